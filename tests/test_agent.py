@@ -20,8 +20,9 @@ import pytest
 from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.machine.frame import SCHEMA, Frame
+from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
-from gputop.protocol.messages import Preview, Refresh, SetInterval
+from gputop.protocol.messages import Preview, Refresh, SetInterval, Signal, Stack
 from gputop.sources.ask import frames_of, wait_for_frame
 from gputop.sources.feed import Feed, Message
 from gputop.sources.local import LocalSource
@@ -260,6 +261,24 @@ def test_a_source_gives_frames(source: LocalSource) -> None:
     assert next(frames_of(source)).gpus[0].temperature == 40.0
     source.request(SetInterval(0.5))
     assert wait_for_frame(source, lambda frame: frame.interval == 0.5, 5.0).interval == 0.5
+
+
+def test_what_a_stopped_agent_has_no_room_for(source: LocalSource) -> None:
+    """Who asks is told at once; the interval is sent later."""
+    frames = frames_of(source)
+    next(frames)
+    agent = _agent_of(os.getpid())
+    agent.suspend()
+    target = Target(os.getpid(), 1.0)
+    check = Signal("x" * 4000, (target,), 0, 0.0)
+    reply = until(lambda: source.request(check))
+    assert [verdict.outcome for verdict in reply.verdicts] == ["unknown"]
+    assert "nothing was sent" in reply.verdicts[0].words
+    for seconds in (0.4, 0.3):
+        assert source.request(SetInterval(seconds)) is None
+    assert source.request(Stack(1, 1.0, "s" * 4000)) is not None
+    agent.resume()
+    assert wait_for_frame(source, lambda frame: frame.interval == 0.3, 5.0).interval == 0.3
 
 
 def test_a_source_that_reconnects_has_another_agent(source: LocalSource) -> None:

@@ -27,6 +27,8 @@ _TIMEOUT = 5.0
 _LOCK_TIMEOUT = 10.0
 """Seconds to wait for others who choose at the same time: each takes some milliseconds."""
 _HOLDER_TIMEOUT = 0.5
+_MAKING = 0.2
+"""Seconds for who makes the folder to open it to all, after which its mode is a mistake."""
 _MOST_DESCRIPTORS = 4096
 """Descriptors of a process that are searched for the lock."""
 
@@ -146,14 +148,16 @@ def _open() -> tuple[str, int]:
 
 
 def _make(path: str) -> None:
-    """Make a folder with its final mode from the start: others may check it at once."""
-    before = os.umask(0)
+    """Make a folder for all users; the umask is that of all threads, and is left alone."""
     try:
-        os.mkdir(path, 0o1777)
+        os.mkdir(path)
     except FileExistsError:
         return
+    descriptor = os.open(path, _FLAGS)
+    try:
+        os.fchmod(descriptor, 0o1777)
     finally:
-        os.umask(before)
+        os.close(descriptor)
 
 
 def _checked(path: str) -> int:
@@ -165,9 +169,13 @@ def _checked(path: str) -> int:
         raise ReservationError(f"{path} is a link, or no folder: remove it") from None
     except OSError as error:
         raise ReservationError(f"{path} cannot be used: {reason_of(error)}") from None
-    about = os.fstat(descriptor)
+    end = time.monotonic() + _MAKING
+    while is_closed := (about := os.fstat(descriptor)).st_mode & _OPEN_TO_ALL != _OPEN_TO_ALL:
+        if time.monotonic() >= end:
+            break
+        time.sleep(0.005)
     wrong = None
-    if about.st_mode & _OPEN_TO_ALL != _OPEN_TO_ALL:
+    if is_closed:
         wrong = f"has mode {stat.S_IMODE(about.st_mode):o}: chmod 1777 {path}"
     elif is_elevated() and about.st_uid not in (0, os.geteuid()):
         wrong = f"belongs to user {about.st_uid}, who could remove locks: chown root {path}"

@@ -8,8 +8,9 @@ from typing import Generic, TypeVar
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.signals import Verdict
 from gputop.protocol.assemble import Assembler
-from gputop.protocol.messages import Reply, Request, SetInterval
+from gputop.protocol.messages import AnsweredRequest, Reply, Request, SetInterval, Signal
 from gputop.protocol.recent import RecentFrames
 from gputop.sources.past import Past
 from gputop.sources.source import Source
@@ -29,14 +30,16 @@ class AgentConnection(ABC):
         DriverError."""
 
     @abstractmethod
-    def request(self, request: Request) -> None:
-        """Send a request, without waiting. If the agent is gone, `messages` reports that."""
+    def request(self, request: Request) -> bool:
+        """Send a request, without waiting; return False if there is no room for it. If the agent is
+        gone, `messages` reports that."""
 
     @abstractmethod
     def stop(self) -> None:
         """End the agent, or leave it. May be called more than once."""
 
 
+_NO_ROOM = "the agent takes no requests just now: nothing was sent"
 C = TypeVar("C", bound=AgentConnection)
 
 
@@ -48,7 +51,8 @@ class AgentSource(Source, Generic[C]):
 
     def __init__(self, host: str, interval: float | None) -> None:
         self.host, self._interval = host, interval
-        self._is_closed = False
+        self._is_closed = self._is_late = False
+        """Whether it is closed, and whether the agent has not been sent the interval yet."""
         self._refused: SourceError | None = None
         """Why the last `reconnect` found no agent."""
         self._connection = self._connect()
@@ -72,6 +76,8 @@ class AgentSource(Source, Generic[C]):
         connection = self._connection
         try:
             for message in connection.messages():
+                if self._is_late and self._interval is not None:
+                    self.request(SetInterval(self._interval))
                 yield message
                 if self._interval is None and isinstance(message, Frame):
                     self.close()
@@ -79,10 +85,11 @@ class AgentSource(Source, Generic[C]):
             if connection is self._connection and not self._is_closed:
                 raise
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Request) -> Reply | None:
+        is_sent = self._connection.request(request)
         if isinstance(request, SetInterval):
-            self._interval = request.seconds
-        self._connection.request(request)
+            self._interval, self._is_late = request.seconds, not is_sent
+        return None if is_sent else _reply_to_unsent(request)
 
     def reconnect(self) -> None:
         """Start over with a new agent, which loads the driver's library anew. If there is none,
@@ -98,3 +105,18 @@ class AgentSource(Source, Generic[C]):
     def close(self) -> None:
         self._is_closed = True
         self._connection.stop()
+
+
+def _reply_to_unsent(request: Request) -> Reply | None:
+    if isinstance(request, Signal):
+        verdicts = (
+            Verdict(
+                order=request.id, pid=target.pid, start_time=target.start_time,
+                signal=request.number, outcome="unknown", words=_NO_ROOM,
+            )
+            for target in request.targets
+        )  # fmt: skip
+        return Reply(request=request.id, verdicts=tuple(verdicts))
+    if isinstance(request, AnsweredRequest):
+        return Reply(request=request.id, error=_NO_ROOM)
+    return None

@@ -64,9 +64,11 @@ def ask(source: Source, request: AnsweredRequest, timeout: float) -> Reply:
     """
     request = replace(request, id=request.id or uuid.uuid4().hex)
     try:
-        source.request(request)
+        unsent = source.request(request)
     except UnicodeEncodeError as error:  # a path or a value of this command's own arguments
         raise UsageError(f"{ascii(str(error.object))[:200]} is not text in UTF-8") from None
+    if unsent is not None:
+        raise SourceError(unsent.error or "it was not sent")
     end = time.monotonic() + timeout
     last: Reply | None = None
     for message in source.frames():

@@ -56,19 +56,22 @@ class PipedProcess:
             os.close(taken)
         _children.append(self)
 
-    def write(self, data: bytes) -> None:
-        """Write to its standard input, without waiting; BrokenPipeError if it is gone.
+    def write(self, line: bytes) -> bool:
+        """Write a line to its standard input, without waiting; BrokenPipeError if it is gone.
 
-        Data without room is dropped: a stopped program takes nothing, and gputop goes on.
+        Return whether it was taken: a stopped program takes nothing once its pipe is full, and
+        gputop goes on.
         """
         with self._writing:
             if self._input is None:
                 raise BrokenPipeError
-            data = b"\n" + data if self._is_cut else data
+            data = b"\n" + line if self._is_cut else line
             try:
-                self._is_cut = os.write(self._input, data) < len(data)
+                left = len(data) - os.write(self._input, data)
             except BlockingIOError:
-                return
+                return False
+            self._is_cut = left > 0
+            return left <= 1  # the line end comes before the next line
 
     def wait(self, seconds: float) -> int | None:
         """Return its exit status, negative after a signal; None if it runs after `seconds`."""

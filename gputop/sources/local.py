@@ -42,13 +42,13 @@ class AgentPipe(AgentConnection):
             self._agent.close()
             raise
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Request) -> bool:
         if isinstance(request, Signal) and request.number:
             self._time_to_end = _NOTES
         try:
-            self._agent.write(encode(request) + b"\n")
+            return self._agent.write(encode(request) + b"\n")
         except BrokenPipeError:
-            return
+            return True
 
     def stop(self) -> None:
         """Let the agent tidy up for a moment, then kill it."""

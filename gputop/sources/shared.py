@@ -88,9 +88,10 @@ class SharedConnection(AgentConnection):
             self._ended()
             raise SourceError("gputop serve has ended")
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Request) -> bool:
         with contextlib.suppress(OSError):
             self._socket.sendall(encode(request) + b"\n")
+        return True
 
     def stop(self) -> None:
         """Wake the reading thread, which closes the socket."""
@@ -240,7 +241,9 @@ class _Follower:
                 self.tell(Reply(request=request.id, error=_TOO_MANY))
                 return
             self.open.add(request.id)
-            self._broadcast.source.request(replace(request, id=f"{self._number}/{request.id}"))
+            asked = replace(request, id=f"{self._number}/{request.id}")
+            if (unsent := self._broadcast.source.request(asked)) is not None:
+                self.tell(replace(unsent, request=request.id))
         elif isinstance(request, Ping):
             self.tell(Reply(request=request.id))
         elif isinstance(request, AnsweredRequest):

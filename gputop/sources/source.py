@@ -44,8 +44,9 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def request(self, request: Request) -> None:
-        """Send a request, from any thread, without blocking; a Reply comes among the frames."""
+    def request(self, request: Request) -> Reply | None:
+        """Send a request, from any thread, without blocking; a Reply comes among the frames. Return
+        the Reply at once if the request cannot be sent."""
 
     @abstractmethod
     def reconnect(self) -> None:

@@ -214,7 +214,8 @@ class WatchedMachine:
         if isinstance(request, Signal):
             self._signals.add(request)
             self.on_said()
-        self.feed.source.request(request)
+        if (unsent := self.feed.source.request(request)) is not None:
+            self._post(Arrived(self.feed, unsent))
 
     def handle_frame(self, frame: Frame) -> None:
         """Take in a frame."""

@@ -107,6 +107,13 @@ def test_two_rounds() -> None:
     assert first.processes[0] == replace(train, cpu=None)
 
 
+def test_an_integer_that_is_none() -> None:
+    gpu = values(0, **{"ecc.errors.uncorrected.volatile.total": "0.5", "fan.speed": "30.5"})
+    [frame] = read([*head(), round_(1000.0, 100, 50), gpu])
+    assert isinstance(frame, Frame)
+    assert (frame.gpus[0].ecc_uncorrected, frame.gpus[0].fan) == (None, 0.305)
+
+
 def test_in_a_container_nobody_is_known_to_be_off_a_gpu() -> None:
     [frame] = read([*head("pid:[4026532000]"), round_(1000.0, 100, 50), values(0)])
     assert isinstance(frame, Frame)

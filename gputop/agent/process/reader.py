@@ -108,6 +108,7 @@ class ProcessReader:
     def start(self) -> None:
         """Fork the keeper, while there is one thread. RuntimeError without room for it, as when a
         thread cannot be started: nothing is read unguarded."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # gputop's parent may have ignored it
         control, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         marks = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
         try:
@@ -244,12 +245,16 @@ class ProcessReader:
             return worker
 
     def _check_keeper(self) -> None:
-        """Raise RuntimeError if the keeper was killed: without it no process can be read, and the
+        """Raise RuntimeError if the keeper has ended: without it no process can be read, and the
         agent ends, to be started again."""
         if self._keeper is None or self._has_stopped:
             return
-        if _state(self._keeper) in ("Z", "X"):
-            raise RuntimeError("the process that reads the others was killed")
+        pid, status = 0, 0
+        with suppress(ChildProcessError):  # `stop` is about to be done
+            pid, status = os.waitpid(self._keeper, os.WNOHANG)
+        if pid:
+            ended = os.waitstatus_to_exitcode(status)
+            raise RuntimeError(f"the process that reads the others has ended (status {ended})")
 
     def _give(self, worker: _ReaderChild) -> None:
         with self._changed:
@@ -339,14 +344,18 @@ def _new_child(control: socket.socket, number: int, marks: memoryview) -> _Reade
     """Have the keeper make a worker in the place of the last one of this number."""
     try:
         control.send(bytes([number]))
-        message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+            ends = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+            made_for, pid = map(int, message.split())
+            if made_for == number:  # not the answer that did not come in time for another
+                break
     except OSError:
         return None
-    if not descriptors:
-        return None
-    end = socket.socket(fileno=descriptors[0])
-    end.settimeout(_STARVED)
-    return _ReaderChild(number, int(message), end, marks)
+    for end in ends:
+        end.settimeout(_STARVED)
+        return _ReaderChild(number, pid, end, marks)
+    return None
 
 
 def _packed(value: object) -> bytes:
@@ -390,12 +399,14 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
                 os.kill(before, signal.SIGKILL)  # it is not reaped yet
                 dying.add(before)
             dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG)[0] == 0}
-            if len(dying) >= _MOST_DYING:
-                control.send(b"0")
+            made = None if len(dying) >= _MOST_DYING else _fork(control, marks, message[0])
+            if made is None:
+                control.send(b"%d 0" % message[0])
                 continue
-            ours, workers[message[0]] = _fork(control, marks, message[0])
-            socket.send_fds(control, [str(workers[message[0]]).encode()], [ours.fileno()])
-            ours.close()
+            ours, workers[message[0]] = made
+            with ours:
+                answer = b"%d %d" % (message[0], workers[message[0]])
+                socket.send_fds(control, [answer], [ours.fileno()])
     for pid in workers.values():  # also where the agent closed its end before we answered
         os.kill(pid, signal.SIGKILL)
     for pid in (*workers.values(), *dying):
@@ -403,9 +414,15 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
     os._exit(0)
 
 
-def _fork(control: socket.socket, marks: memoryview, number: int) -> tuple[socket.socket, int]:
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
+def _fork(
+    control: socket.socket, marks: memoryview, number: int
+) -> tuple[socket.socket, int] | None:
+    """Return a worker's socket and PID; None without room for one."""
+    try:
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+    except OSError:
+        return None
     if pid == 0:
         with suppress(BaseException):
             control.close()

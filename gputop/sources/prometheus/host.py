@@ -202,11 +202,10 @@ class FallbackSource(Source):
         except SourceError as error:
             raise SourceError(f"{error}; and over ssh: {self._why}") from None
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Request) -> Reply | None:
         """Send a request to the source in use."""
         source = self._known or self._ssh
-        if source is not None:
-            source.request(request)
+        return None if source is None else source.request(request)
 
     def reconnect(self) -> None:
         """Start over, with ssh."""

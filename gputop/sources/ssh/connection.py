@@ -114,15 +114,15 @@ class Connection(AgentConnection):
         except SourceError as error:
             raise self._ended(error) from None
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Request) -> bool:
         """Send a request. If there is no agent yet, it waits for one, and is lost if none comes."""
         data = encode(request) + b"\n"
         with self._lock:
             if self._queued is not None:
-                if len(self._queued) < _MOST_QUEUED:
+                if has_room := len(self._queued) < _MOST_QUEUED:
                     self._queued.append(data)
-                return
-        self._write(data)
+                return has_room
+        return self._write(data)
 
     def ping(self) -> None:
         """Ping the agent: its reply shows that it is there, and the ping that we are."""
@@ -184,14 +184,13 @@ class Connection(AgentConnection):
             self._process = SshProcess(command, ssh_environment())
             return self._process
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> bool:
         if isinstance(self._reader, SmiReader):
             self._reader.refuse(data)
         try:
-            if self._process is not None:
-                self._process.write(data)
+            return self._process is None or self._process.write(data)
         except BrokenPipeError:
-            return
+            return True
 
     def _is_pong(self, message: Frame | Reply) -> bool:
         """Return whether a message answers a ping; measure the round trip of the last one."""

@@ -14,6 +14,16 @@ _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 _STAT_FIELDS = 22
 
 
+def number(text: str | None) -> float | None:
+    """Return a number; None for `[N/A]`, `[Insufficient Permissions]` and all else."""
+    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def whole(text: str | None) -> int | None:
+    """Return an integer, or None."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
+
+
 def _mib(text: str) -> int:
     return round(float(text) * MIB)
 
@@ -39,7 +49,7 @@ _VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "clocks.max.sm": ("sm_clock_max", _megahertz),
     "clocks.mem": ("memory_clock", _megahertz),
     "fan.speed": ("fan", _percent),
-    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", int),
+    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", whole),
 }
 """Numbers of a GPU: nvidia-smi's name, ours, and how it is read without its unit."""
 _TEXTS = {"uuid": "uuid", "name": "name", "pci.bus_id": "pci_bus_id"}
@@ -55,16 +65,6 @@ FEWER_FIELDS = (
 """The fields of a GPU that nvidia-smi is asked for: first its index, then the number of GPUs."""
 FIELDS = (*FEWER_FIELDS, "mig.mode.current")
 """All fields, with those that drivers before R450 do not know."""
-
-
-def number(text: str | None) -> float | None:
-    """Return a number; None for `[N/A]`, `[Insufficient Permissions]` and all else."""
-    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
-
-
-def whole(text: str | None) -> int | None:
-    """Return an integer, or None."""
-    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def gpu_of(row: Mapping[str, str]) -> Gpu:
