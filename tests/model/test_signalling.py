@@ -58,7 +58,7 @@ def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
     keys = [ProcessKey("boot", pid, 1000.0) for pid in (10, 20, 10, 99)]
     found = signal_targets(here, keys)
     assert [process.pid for process in found] == [10, 20]
-    assert found[0].holds() == "1.00G on GPU 0, 2 on GPU 1"
+    assert found[0].holds() == "1.00G on GPU 0,1"
     assert found[0].age == 1000.0
     assert own_on(here, "GPU-1", "bob") == [ProcessKey("boot", 20, 1000.0)]
     assert own_on(here, "GPU-1", None) == own_on(here, "GPU-0", "bob") == []
@@ -171,7 +171,7 @@ def test_nothing_is_sent_before_the_agent_was_asked_and_never_twice() -> None:
 def test_cautions_want_the_word(caution: str) -> None:
     state = checked(ALICE, BOB, caution=caution)
     assert state.wants_word
-    assert says(state, ALICE) == ["alive it is; type kill to go on"]
+    assert says(state, ALICE) == ["alive it is"]
     for word in ("", "y", "kil", "killl"):
         assert state.send("order", word) is None
     order = state.send("order", " KILL ")

@@ -108,7 +108,7 @@ def test_two_rounds() -> None:
 
 
 def test_an_integer_that_is_none() -> None:
-    gpu = values(0, **{"ecc.errors.uncorrected.volatile.total": "0.5", "fan.speed": "30.5"})
+    gpu = values(0, 1, **{"ecc.errors.uncorrected.volatile.total": "0.5", "fan.speed": "30.5"})
     [frame] = read([*head(), round_(1000.0, 100, 50), gpu])
     assert isinstance(frame, Frame)
     assert (frame.gpus[0].ecc_uncorrected, frame.gpus[0].fan) == (None, 0.305)

@@ -20,6 +20,7 @@ from tests.conftest import rest_long
 
 HOSTILE = "[/] [bold]x[/bold] [@click=app.quit]y[/] $primary \\"
 ME = Session(me="alice")
+KEYS = "9 SIGKILL s other signals d with children Esc cancel"
 
 
 def orders(screen: Screenful) -> list[Signal]:
@@ -54,7 +55,7 @@ async def test_it_names_what_it_is_for() -> None:
     async with shown(frame_of(*both, process_of(200, gpu_memory=1))) as screen:
         await screen.press("j", "f9")
         facts = ["SIGTERM to 1 process ", " 100 alice", "2h05m", "train.py --seed 100"]
-        facts += ["2.00G on GPU 0, 3.00G on GPU 1", "▸[ Cancel ]", "checking whether"]
+        facts += ["5.00G on GPU 0,1", "▸[ Cancel ]", "checking whether"]
         for fact in facts:
             assert fact in screen.text, screen.text
         assert "Send" not in screen.text
@@ -98,11 +99,12 @@ async def test_several_want_the_word(keys: list[str]) -> None:
             child = structs.replace(root, pid=900, parent=root.pid)
             screen.app.screen._state._handle_check((root, child))  # type: ignore[attr-defined]
             await screen.press("d")
-        assert "▸[ Cancel ]" in screen.text
         assert "2 processes" in screen.text
-        await screen.press("tab", "tab", "enter")
+        assert "▸[" not in screen.text  # the field has the focus
+        await screen.press("enter")
+        assert "nothing was sent: type kill, then Enter" in screen.text
         assert len(orders(screen)) == 1
-        await screen.press(*"kill", "enter", "enter")
+        await screen.press(*"kill", "enter")
         assert len(orders(screen)[1].targets) == 2
 
 
@@ -138,12 +140,14 @@ async def test_all_that_is_needed_is_in_sight_at_40x12(caution: str | None) -> N
         assert "[ Send SIGTERM ]" in screen.text
         assert "…" not in "\n".join(screen.lines[4:])
         if caution:
-            await screen.press("tab", *"kill")
-            assert "type kill: kill" in screen.text
-            await screen.press("enter")
-        assert "▸[ Send SIGTERM ]" in screen.text
+            assert "▸[" not in screen.text
+        else:
+            assert "▸[ Send SIGTERM ]" in screen.text
         await screen.press("9")
-        assert "▸[ Send SIGKILL ]" in screen.text
+        assert "[ Send SIGKILL ]" in screen.text
+        if caution:
+            await screen.press(*"kill")
+            assert "type kill: kill" in screen.text
         await screen.press("enter")
         assert orders(screen)[1].number == 9
         await answer(screen, "waiting", words="SIGKILL was sent")
@@ -171,8 +175,10 @@ async def test_root_takes_all_of_a_gpu_with_the_word() -> None:
         await screen.press("tab", "down", "f9")
         assert sorted(pids(orders(screen)[0])) == [101, 102]
         await answer(screen, caution="foreign", words="it is somebody else's")
+        assert screen.text.count("it is somebody else's") == 1
+        assert "each of these 2: it is somebody else's" in screen.text
         assert "type kill:" in screen.text
-        assert "▸[ Cancel ]" in screen.text
+        assert "▸[" not in screen.text
 
 
 async def test_keys_that_come_too_early_are_said_to_be_ignored() -> None:
@@ -260,14 +266,29 @@ async def test_the_word(caution: str) -> None:
     async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
         await screen.press("j", "f9")
         await answer(screen, caution=caution, words="it is bob's")
-        assert "it is bob's; type kill to go on" in screen.text
-        await screen.press("right", "right", "enter")
+        assert "it is bob's" in screen.text
+        assert "to confirm, type kill: then Enter sends SIGTERM" in screen.text
+        await screen.press("9", *"k9sd", "enter")
+        assert "type kill: k9sd" in screen.text
+        assert "nothing was sent: type kill, then Enter" in screen.text
+        await screen.press("tab", "enter")
         assert len(orders(screen)) == 1
-        await screen.press("left", *"sd", "enter", "enter")
-        assert len(orders(screen)) == 1
-        await screen.press("backspace", "backspace", *"kill", "enter", "enter")
-        assert len(orders(screen)) == 2
+        await screen.press(*["backspace"] * 4, *"KILL", "enter")
+        assert (len(orders(screen)), orders(screen)[1].number) == (2, 9)
         assert orders(screen)[1].targets[0].forced
+
+
+async def test_the_keys_of_the_dialog_while_nothing_is_typed() -> None:
+    async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:
+        await screen.press("j", "f9")
+        assert screen.lines[-1].split() == KEYS.split()
+        await answer(screen, caution="foreign")
+        await screen.press("s", *"int", "enter")
+        assert "[ Send SIGINT ]" in screen.text
+        await screen.press(*"kill", "enter")
+        assert orders(screen)[1].number == 2
+        await answer(screen, "exited")
+        assert screen.lines[-1].split() == ["Esc", "close"]
 
 
 async def test_a_signal_by_number_or_name() -> None:
@@ -317,12 +338,12 @@ async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
         await screen.press(*["space"] * 50, "f9")
         assert len(orders(screen)[0].targets) == 50
         await answer(screen)
-        assert "▸[ Cancel ]" in screen.text
+        assert "▸[" not in screen.text
         first = screen.text
         await screen.press("end", *["pagedown"] * 60)
         assert screen.text != first
         assert f" {orders(screen)[0].targets[-1].pid} " in screen.text
-        await screen.press("tab", *"kill", "enter", "enter")
+        await screen.press(*"kill", "enter")
         assert len(orders(screen)[1].targets) == 50
         await answer(screen, "ignored")
         assert "50 processes are still running" in screen.text
@@ -338,7 +359,7 @@ async def test_hostile_text_and_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
         await answer(screen, caution="foreign", words=HOSTILE)
         assert screen.text.isascii()
         assert "[@click=app.quit]y[/] $primary" in screen.text
-        assert ">[ Cancel ]" in screen.text
+        assert " [ Cancel ]" in screen.text
         await screen.press("s")
         assert screen.text.isascii()
 

@@ -16,6 +16,7 @@ from gputop.model.processes.process_rows import rows
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
+from gputop.tui.panes.editor import Editor
 from tests.builders import matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
@@ -193,7 +194,8 @@ async def once(world: World) -> str:
     number, wanted = 15, list(pinned)
     keys = ("down", "up", "j", "k", "pagedown", "d", "s", "9")
     for key in dice.choices(keys, k=dice.randrange(8)):
-        await world.press(key)
+        is_typed = key in "jk" and isinstance(screen.app.screen.focused, Editor)
+        await world.press(key, *["backspace"] * is_typed)
         if key == "d":
             wanted = pinned + below if wanted == pinned and below else pinned
         elif key == "s":
@@ -207,11 +209,12 @@ async def once(world: World) -> str:
     assert not (is_aimed and wants_word)
     if dice.random() < 0.2:
         cancel = ["tab", "enter"] if is_aimed else ["enter"]
-        await world.press(*dice.choice((cancel, ["escape"], ["q"])))
+        cancel = ["shift+tab", "enter"] if wants_word else cancel
+        await world.press(*dice.choice((cancel, ["escape"])))
         assert len(world.orders) == before + 1
         return "cancelled"
     if wants_word:
-        await world.press("tab", *"kill", "enter", "enter")
+        await world.press(*"kill", "enter")
     else:
         await world.press(*(["enter"] if is_aimed else ["tab", "enter"]))
     assert len(world.orders) == before + 2, screen.text

@@ -33,8 +33,10 @@ class SignalTarget(NamedTuple):
         return self.pid, self.start_time
 
     def holds(self) -> str:
-        """Return what it holds, as `97.4G on GPU 0, 97.4G on GPU 1`."""
-        return ", ".join(f"{size(bytes_)} on GPU {gpu}" for gpu, bytes_ in self.held)
+        """Return what it holds, as `195G on GPU 0,1`."""
+        amounts = [bytes_ for _, bytes_ in self.held]
+        total = None if None in amounts else sum(amount or 0 for amount in amounts)
+        return f"{size(total)} on GPU {','.join(gpu for gpu, _ in self.held)}" if amounts else ""
 
 
 def signal_targets(

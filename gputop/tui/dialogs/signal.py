@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import ClassVar
 
 from textual import events
@@ -35,8 +36,13 @@ from gputop.tui.themes import user_role
 
 _SOON: Piece = ("keys are taken in a moment", "quiet")
 _EARLY = "what was typed too early is ignored"
-_NARROW = 56
-"""In fewer cells, the word and the button that sends do not fit on one line."""
+_NARROW, _WIDE = 48, 72
+"""In fewer cells than the first, the word and the button that sends do not fit on one line; from
+the second on, what a process holds has room before its command."""
+_MOST_HELD = 32
+"""Cells for that."""
+_END, _NEEDED = ("Esc", "close"), ("SIGKILL", "cancel", "close")
+_KEYS = (("9", "SIGKILL"), ("s", "other signals"), ("d", "with children"), ("Esc", "cancel"))
 _MOVES = frozenset(
     ("tab", "shift+tab", "left", "right", "up", "down", "j", "k", "pageup", "pagedown", "ctrl+f",
      "ctrl+b", "home", "end")
@@ -46,6 +52,13 @@ _MOVES = frozenset(
 
 class SignalProcesses(Page, can_focus=False):
     """The list of processes; the keys of the dialog scroll it."""
+
+
+class WordField(Editor):
+    """The field for the word; until that is begun, 9, s and d are the dialog's."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return bool(self.value) and super().check_consume_key(key, character)
 
 
 class SignalScreen(ModalScreen[None], Hasty):
@@ -59,11 +72,11 @@ class SignalScreen(ModalScreen[None], Hasty):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "Close", id="signal.leave", show=False),
-        Binding("s", "choose", "Signal", id="signal.choose", show=False),
-        Binding("d", "started", "Descendants", id="signal.started", show=False),
+        Binding("s", "choose", "Signal", id="signal.choose", show=False, priority=True),
+        Binding("d", "started", "Descendants", id="signal.started", show=False, priority=True),
         *(
             Binding(digit, f"digit('{digit}')", "Signal number", id=f"signal.digit-{digit}",
-                    show=False)
+                    show=False, priority=True)
             for digit in "0123456789"
         ),
         Binding("right", "app.focus_next", "Next", id="signal.next", show=False),
@@ -82,7 +95,9 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._left = GRACE
         self._offer = ""
         self._was_aimed = False
-        """Whether the dialog itself has already aimed at the button that sends."""
+        """Whether the dialog itself has already moved the focus to where one goes on."""
+        self._is_wrong = False
+        """Whether Enter came with another word."""
         self._guard = KeyGuard(self, self._show, self._acts)
 
     @property
@@ -102,13 +117,10 @@ class SignalScreen(ModalScreen[None], Hasty):
                     yield DialogButton("Cancel", self.action_leave, id="cancel")
                     with Horizontal(id="signal-word"):
                         yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
-                        yield Editor("", max_length=16, id="word")
+                        yield WordField("", max_length=16, id="word")
                 with Horizontal(id="signal-second"):
                     yield DialogButton("Send", self._go, id="send")
-                    yield KeyLine(
-                        [("9", "SIGKILL"), ("s", "other signals"), ("d", "with children")],
-                        id="signal-keys",
-                    )
+        yield KeyLine(_KEYS, _NEEDED, id="signal-keys")
 
     def on_mount(self) -> None:
         self._order(self._state.check(uuid.uuid4().hex))
@@ -163,8 +175,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         """Include the descendants, or leave them out."""
         if not self._state.sent:
             self._state.with_started = not self._state.with_started
-            if self._state.wants_word:
-                self.set_focus(self.query_one("#cancel"))
+            self._was_aimed = False
             self._show()
 
     def action_move(self, step: int) -> None:
@@ -180,6 +191,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         else:
             self._order(self._state.send(order_id, word))
             if not self._state.sent and self._state.wants_word:
+                self._is_wrong = True
                 self.set_focus(self.query_one(Editor))
         self._show()
 
@@ -187,11 +199,12 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._show()
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        self._is_wrong = False
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()  # Enter moves the focus, and sends nothing by itself
-        self.focus_next()
+        event.stop()
+        self._go()
 
     def _order(self, order: Signal | None) -> None:
         if order is None:
@@ -207,7 +220,9 @@ class SignalScreen(ModalScreen[None], Hasty):
             self._show()
 
     def _acts(self, key: str) -> bool:
-        return key == "enter" or not (isinstance(self.focused, Editor) or key in _MOVES)
+        if isinstance(self.focused, Editor) and (self.focused.value or key in WORD):
+            return key == "enter"
+        return key not in _MOVES
 
     def _show(self) -> None:
         if not self.is_mounted:
@@ -223,7 +238,7 @@ class SignalScreen(ModalScreen[None], Hasty):
             self._guard.close()
         self._offer = offer
         self._show_choices()
-        lines = [line for process in state.processes for line in self._lines(process)]
+        lines = list(self._lines())
         if state.unnoted:
             lines += page.wrapped(state.unnoted, 1, "alarm")
         note = list(page.wrapped(*self._note()))
@@ -232,19 +247,21 @@ class SignalScreen(ModalScreen[None], Hasty):
         self.query_one(DialogNote).say(note)
         stacked = self.query_one("#signal-word").display and self._is_narrow
         self.query_one("#signal-choices").set_class(stacked, "-stacked")
-        around = 2 + len(note) + (2 if stacked else 1)
+        around = 3 + len(note) + (2 if stacked else 1)
         page.styles.height = max(1, min(len(lines), self.size.height - around))
         page.show_lines(lines)
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether word and button need two lines, and the keys have no room beside a button."""
+        """Whether word and button need two lines."""
         return self.query_one(SignalProcesses).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:
-        send = self.query_one("#send")
+        send, state = self.query_one("#send"), self._state
         closed = bool(self._offer) and not self._guard.is_open
-        words, role = _SOON if closed else self._state.note(self._left, aimed=send.has_focus)
+        words, role = _SOON if closed else state.note(self._left, aimed=send.has_focus)
+        if self._is_wrong and state.ready and not closed:
+            words, role = f"nothing was sent: type {WORD}, then Enter", "alarm"
         if self._guard.has_ignored and self._offer and not closed:
             words, role = f"{_EARLY}; {words}", "notice"
         return words, 1, role
@@ -257,27 +274,47 @@ class SignalScreen(ModalScreen[None], Hasty):
         killing = len(state.living)
         send.display = self._guard.is_open and bool(self._offer)
         send.say(f"SIGKILL to {killing}" if killing else f"Send {state.name}")
-        has_room = state.wants_word or not self._is_narrow
-        self.query_one("#signal-keys").display = has_room and not over
+        kills = [("9", "SIGKILL")] if killing else []
+        self.query_one("#signal-keys", KeyLine).show([*kills, _END] if over else _KEYS)
         if self.focused is None or (self.focused is send and not send.display):
             self.set_focus(self.query_one("#cancel"))
         if send.display and not self._was_aimed:
             self._was_aimed = True
-            if state.is_aimed and not state.wants_word:
-                self.set_focus(send)
+            self._aim(send)
 
-    def _lines(self, process: SignalTarget) -> Iterator[StyledLine]:
-        page = self.query_one(SignalProcesses)
-        user = [(page.glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+    def _aim(self, send: DialogButton) -> None:
+        """Move the focus to where one goes on; to Send only if Enter may send at once."""
+        if self._state.wants_word:
+            self.set_focus(self.query_one(Editor))
+        elif self._state.is_aimed:
+            self.set_focus(send)
+
+    def _lines(self) -> Iterator[StyledLine]:
+        """Yield the processes; what is said of several that follow each other comes once."""
+        page, state = self.query_one(SignalProcesses), self._state
+        held = max((len(process.holds()) for process in state.processes), default=0)
+        room = min(held, _MOST_HELD) if page.size.width >= _WIDE else 0
+        for sayings, group in groupby(state.processes, lambda process: [*state.says(process)]):
+            processes = list(group)
+            for process in processes:
+                yield self._line(process, room)
+                if process.held and not room:
+                    yield from page.wrapped(process.holds(), 9, "quiet")
+            of = f"each of these {len(processes)}: " if len(processes) > 1 else ""
+            for words, role in sayings:
+                yield from page.wrapped(f"{of}{words}", 9, role)
+
+    def _line(self, process: SignalTarget, room: int) -> StyledLine:
+        """Return the line of a process, with what it holds in `room` cells."""
+        glyphs = self.query_one(SignalProcesses).glyphs
+        user = [(glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+        held = sized([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
-        yield [
+        return [
             (f" {process.pid:>7} ", "key"),
-            *sized(user, 9, page.glyphs.ellipsis, left=True),
+            *sized(user, 9, glyphs.ellipsis, left=True),
             (f"{duration(process.age):>7} ", "text"),
+            *([*held, (" ", "text")] if room else []),
             *([(f" with {descendants} started ", "notice")] if descendants else []),
-            (f" {page.glyphs.text(short_command(process.command))}", "text"),
+            (f" {glyphs.text(short_command(process.command))}", "text"),
         ]
-        if process.held:
-            yield from page.wrapped(process.holds(), 9, "quiet")
-        for words, role in self._state.says(process):
-            yield from page.wrapped(words, 9, role)

@@ -230,8 +230,7 @@ class SignalDialogState:
             yield from self._past(process)
             yield self._outcome(process)
         elif check is not None and (check.outcome != "alive" or check.caution):
-            confirm = f"; type {WORD} to go on" if check.outcome == "alive" else ""
-            yield f"{check.words}{confirm}", "alarm"
+            yield check.words, "alarm"
         elif process.identity in self._missing:
             yield "it has ended meanwhile, or left the GPUs", "notice"
         elif process.state == "D":
@@ -258,7 +257,7 @@ class SignalDialogState:
             return f"none of these can be sent {name}", "notice"
         more = f"with {_count(len(self._started))} that they started; " if self.with_started else ""
         if self.wants_word:
-            return f"{more}to confirm: Tab, type {WORD}, then Tab goes to Send", "notice"
+            return f"{more}to confirm, type {WORD}: then Enter sends {name}", "notice"
         way = f"Enter sends {name}" if aimed else "Tab goes to Send"
         if self.number == signal.SIGKILL:
             return f"{way}: it leaves no time to save", "notice"
