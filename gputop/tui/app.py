@@ -29,7 +29,7 @@ from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import Arrived, MarkReached, NotifyFailed
+from gputop.tui.messages import Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
@@ -172,12 +172,15 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         try:
             notify_command(sentence, command)
         except GputopError as error:
-            self.post_message(NotifyFailed(str(error)))
+            self.post_message(Note(str(error)))
 
-    def on_notify_failed(self, message: NotifyFailed) -> None:
-        """Say why the user's command failed."""
-        if self.view is not None:
-            self.view.main.say_for_a_while(printable(message.reason, 200))
+    def on_note(self, message: Note) -> None:
+        """Say it above the table, or among the keys of a page."""
+        words = printable(message.words, 200)
+        if isinstance(self.screen, TableScreen):
+            self.screen.say_for_a_while(words)
+        else:
+            self._say(words)
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""

@@ -20,15 +20,15 @@ from gputop.sources.past import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import (
-    DEMO,
-    NOT_NOW,
     READ_ONLY,
     TARGET_GONE,
     SignalDialogState,
+    obstacle_to,
     why_none,
 )
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.machine import WatchedMachine
+from gputop.tui.messages import Note
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
@@ -342,9 +342,9 @@ class MainScreen(ProcessTableScreen):
         row = self.processes.selected
         if row is None or self._shown is None:
             return
-        ask = None if self.settings.readonly else self._ask_to_signal
-        key = self._shown.frame.key(row.process)
-        self._open(ProcessScreen(key, self._request, ask, at_environment))
+        key, readonly = self._shown.frame.key(row.process), self.settings.readonly
+        page = ProcessScreen(key, self._request, self._ask_to_signal, at_environment, readonly)
+        self._open(page)
 
     def on_process_table_opened(self) -> None:
         self.action_process()
@@ -456,9 +456,7 @@ class MainScreen(ProcessTableScreen):
 
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""
-        if self.settings.readonly:
-            self.say_for_a_while(READ_ONLY)
-        elif self._shown is not None:
+        if self._shown is not None:
             self._open_signals(self._shown.frame, *self._targets(self._shown))
 
     @property
@@ -471,10 +469,12 @@ class MainScreen(ProcessTableScreen):
     def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
         """Open the dialog for processes, or say in it why there are `none`. It takes no processes
         of the past: their PIDs may belong to others now."""
-        obstacle = DEMO if frame.demo else "" if targets else none
-        if self._moment != "now":
-            targets, obstacle = (), NOT_NOW[self._moment]
-        state = SignalDialogState(targets, obstacle, frame)
+        if self.settings.readonly:
+            self.post_message(Note(READ_ONLY))
+            return
+        obstacle = obstacle_to(frame, self._moment)
+        targets = () if self._moment != "now" else targets
+        state = SignalDialogState(targets, obstacle or ("" if targets else none), frame)
         state.is_aimed = not self.gpus.is_active and self.pids.is_exact
         self.app.push_screen(SignalScreen(state, self._request))
 

@@ -36,10 +36,10 @@ class MarkReached(Message):
 
 
 @dataclass
-class NotifyFailed(Message):
-    """The notify command of the settings failed."""
+class Note(Message):
+    """Something to say for a while, on whichever screen is shown."""
 
-    reason: str
+    words: str
 
 
 class ResultShown(Message):

@@ -413,7 +413,10 @@ async def test_from_the_page_of_a_process() -> None:
     async with shown(frame_of(*parts), settings=Session(readonly=True)) as screen:
         await screen.press("j", "enter", "f9", "K")
         assert isinstance(screen.app.screen, ProcessScreen)
-        assert "F9" not in screen.text
+        assert "F9" not in screen.text.replace("read only: F9 sends no signal", "", 1)
+        assert "read only" in screen.lines[-1]
+        await screen.press("escape", "tab", "enter", "f9")
+        assert "F9 signals from the table" in screen.lines[-1]
 
 
 async def test_an_agent_that_does_not_signal_says_so() -> None:

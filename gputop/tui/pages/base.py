@@ -15,6 +15,7 @@ from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
 from gputop.sources.past import Moment
+from gputop.tui.messages import Note
 from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
@@ -41,6 +42,7 @@ class PageScreen(Screen[R]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("q", "leave", "Back", "Leave any page"),
+        _key("f9,K", "no_signal", "Signal", "Say where F9 signals", name="signal"),
     ]  # fmt: skip
 
     MORE_KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("j k PgDn", "scroll"),)
@@ -59,7 +61,7 @@ class PageScreen(Screen[R]):
     def compose(self) -> ComposeResult:
         yield self.body()
         keys = self.app.own_keys if isinstance(self.app, KeysInTurn) else {}
-        own = [b for b in keyed(keys, self.BINDINGS) if self.check_action(b.action, ())]
+        own = [b for b in keyed(keys, self.BINDINGS) if self.offers(b.action)]
         yield PageKeys([*key_words(own), *self.MORE_KEYS], id="keys")
 
     def on_mount(self) -> None:
@@ -68,8 +70,15 @@ class PageScreen(Screen[R]):
     def on_resize(self) -> None:
         self.draw()
 
+    def offers(self, action: str) -> bool:
+        """Return whether its key is among those below; one that is not may still answer."""
+        return bool(self.check_action(action, ()))
+
     def action_leave(self) -> None:
         self.dismiss(None)
+
+    def action_no_signal(self) -> None:
+        self.post_message(Note("F9 signals from the table, and on the page of a process"))
 
     def show_frame(self, shown: ShownFrame) -> None:
         self.shown = shown

@@ -43,11 +43,14 @@ class ProcessScreen(PageScreen[None]):
         self,
         key: ProcessKey,
         request: Callable[[Request], None],
-        signal: Callable[[Frame, list[ProcessKey]], None] | None,
+        signal: Callable[[Frame, list[ProcessKey]], None],
         at_environment: bool = False,
+        readonly: bool = False,
     ) -> None:
-        """`signal` opens the dialog for processes of a frame; None if gputop is read only."""
+        """`signal` opens the dialog for processes of a frame, or says why it does not: gputop may
+        be `readonly`, and then its key is not offered."""
         super().__init__()
+        self._readonly = readonly
         self._request, self._signal = request, signal
         self._subject = ProcessSubject(key)
         self._subject.with_values = self._at_environment = at_environment
@@ -56,12 +59,12 @@ class ProcessScreen(PageScreen[None]):
         self._asked: float | None = None
         """Time of the frame at which details were asked for."""
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "signal" or self._signal is not None
+    def offers(self, action: str) -> bool:
+        return not (self._readonly and action == "signal")
 
     def action_signal(self) -> None:
         subject = self._subject
-        if subject.frame is not None and self._signal is not None:
+        if subject.frame is not None:
             self._signal(subject.frame, [] if subject.ended else [subject.key])
 
     def action_values(self) -> None:
