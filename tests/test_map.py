@@ -162,11 +162,14 @@ def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
 
 
 def test_a_mistake_is_not_offered_to_be_copied(gputop_map: Map) -> None:
-    for mistake in ("[0,1]", "CUDA_VISIBLE_DEVICES = 1 python x.py", "0,0"):
+    for mistake in ("[0,1]", "CUDA_VISIBLE_DEVICES = 1 python x.py", "0,0", "0,1,9"):
         text = gputop_map(described("h100x4"), mistake)[1]
         assert "error: " in text
-        assert "export CUDA" not in text
+        assert f"={mistake}" not in text
         assert "unset CUDA" not in text
+        corrected = {"0,0": "0", "0,1,9": "0,1"}.get(mistake)
+        line = f"export CUDA_VISIBLE_DEVICES={corrected}  # without the mistake\n"
+        assert text.endswith(line) if corrected else "export CUDA" not in text
     assert "export CUDA_VISIBLE_DEVICES=-1" in gputop_map(described("h100x4"), "-1")[1]
 
 

@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice
+from gputop.model.cuda.advice import Advice, has_error
 from gputop.model.cuda.entries import ENDS, ResolvedEntry
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
-from gputop.model.cuda.export import shell_lines, why_no_line
+from gputop.model.cuda.export import corrected_line, shell_lines, why_no_line
 from gputop.model.cuda.frameworks import (
     FRAMEWORKS,
     MAIN,
@@ -148,8 +148,10 @@ def mapping_text(
     for reason, devices in hidden_by_reason(mapping).items():
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
     lines += said
-    is_mistaken = any(advised.severity == "error" for advised in report.advice)
-    if report.here and not is_mistaken:  # print no lines that would copy a mistake
+    if report.here and has_error(report.advice):  # print no line that would copy a mistake
+        line = corrected_line(mapping) if process is None else None
+        lines += [f"{line}  # without the mistake"] if line else []
+    elif report.here:
         lines += shell_lines(mapping) if process is None else process.shell_lines
         why_not = why_no_line(mapping) if process is None else None
         lines += [why_not] if why_not else []

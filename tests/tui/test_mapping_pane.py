@@ -120,9 +120,9 @@ async def test_what_matters_comes_first() -> None:
         await screen.press("o", "m")
         await screen.type("1x,2,9")
         heads = [line.split(":")[0].split(" (")[0] for line in screen.mapping_lines]
-        assert [head.split()[0] for head in heads[:2]] == ["cuda", "cuda"]
-        export = "export CUDA_VISIBLE_DEVICES=1x,2,9 CUDA_DEVICE_ORDER=PCI_BUS_ID"
-        assert heads[2:] == ["! error", "! warning", "hidden", "free", export]
+        assert [head.split()[0] for head in heads[:3]] == ["!", "cuda", "cuda"]
+        export = "export CUDA_VISIBLE_DEVICES=1x,2 CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        assert heads[3:] == ["! warning", "hidden", "free", export]
         assert screen.text.count("used by bob") == 1
 
 

@@ -7,7 +7,7 @@ is typed in a shell or in Python (`mistake`), or in the environment of a process
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -33,6 +33,11 @@ class Advice(msgspec.Struct, frozen=True):
     severity: AdviceSeverity
     message: str
     """For people, printable."""
+
+
+def has_error(advice: Iterable[Advice]) -> bool:
+    """Return whether something is so wrong that no line with it should be offered."""
+    return any(advised.severity == "error" for advised in advice)
 
 
 # --- a value on a machine ------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from gputop.model.cuda.entries import kind_of
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.machine.text import printable
@@ -26,6 +28,15 @@ def export_line(mapping: Mapping) -> str | None:
     if None in words.values():
         return None
     return "export " + " ".join(f"{name}={word}" for name, word in words.items())
+
+
+def corrected_line(mapping: Mapping) -> str | None:
+    """Return the shell line for the entries before the one that ended the list; None if no entry
+    did, or none is before it."""
+    kept = [entry.text for entry in mapping.entries if entry.outcome in ("visible", "discarded")]
+    if mapping.stopped_at is None or not kept:
+        return None
+    return export_line(replace(mapping, value=",".join(kept)))
 
 
 def why_no_line(mapping: Mapping) -> str | None:

@@ -20,6 +20,7 @@ from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import (
     SEVERITY_ROLES,
     certainty,
+    errors,
     hidden,
     remarks,
     suggestion,
@@ -195,6 +196,8 @@ class MappingResultView(Table[StyledLine], can_focus=False):
         state, mapping = self._state, self._state.mapping
         if state.frame is None:
             return
+        for line in errors(state, self.glyphs):
+            yield from _wrapped(line, self.size.width)
         if self.with_devices:
             for k, device in enumerate(mapping.visible or ()):
                 yield self._device(k, device)

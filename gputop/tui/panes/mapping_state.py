@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice
+from gputop.model.cuda.advice import Advice, has_error
 from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice
-from gputop.model.cuda.export import export_line, why_no_line
+from gputop.model.cuda.export import corrected_line, export_line, why_no_line
 from gputop.model.cuda.inventory import Inventory, frame_inventory, usage_of, without
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.mapping_query import (
@@ -123,9 +123,12 @@ class MappingState:
 
     @property
     def export(self) -> str:
-        """The shell line that sets the value; empty if it is not known or cannot be quoted."""
+        """The shell line that sets the value, without a mistake in it; empty if it is not known or
+        cannot be quoted."""
         if self.followed is None:
-            return (export_line(self.mapping) or "") if self.result.here else ""
+            is_cut = self.mapping.stopped_at is not None and has_error(self.advice)
+            line = corrected_line if is_cut else export_line
+            return (line(self.mapping) or "") if self.result.here else ""
         return next(iter(self.followed.mapping.shell_lines), "")
 
     @property
@@ -134,7 +137,8 @@ class MappingState:
         if self.export:
             return ""
         if self.followed is None:
-            return why_no_line(self.mapping) or "there is no line to copy: no value is known"
+            unknown = "no GPU is named" if self.mapping.stopped_at else "no value is known"
+            return why_no_line(self.mapping) or f"there is no line to copy: {unknown}"
         what = "variables" if self.followed.mapping.unread else "GPUs"
         return f"there is no line to copy: the process's {what} are not known"
 

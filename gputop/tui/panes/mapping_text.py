@@ -57,10 +57,22 @@ def without_devices(mapping: Mapping) -> StyledLine:
     return [("  ", "text"), (text, role)] if text else []
 
 
+def errors(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
+    """Return what is wrong, a line for each: it comes before all else."""
+    for hint in by_severity(state.advice):
+        if hint.severity == "error":
+            yield _line(glyphs, f"{glyphs.warning} error: ", "alarm", hint.message, "text")
+
+
+def _line(glyphs: GlyphSet, mark: str, mark_role: str, text: str, role: str) -> StyledLine:
+    return [(f"  {mark}", mark_role), (glyphs.text(printable(text, 400)), role)]
+
+
 def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
-    """Return the remarks: a line with a mark and a sentence for each, the most important first."""
-    for mark, mark_role, text, role in _remarks(state, glyphs):
-        yield [(f"  {mark}", mark_role), (glyphs.text(printable(text, 400)), role)]
+    """Return the remarks other than errors: a line with a mark and a sentence for each, the most
+    important first."""
+    for remark in _remarks(state, glyphs):
+        yield _line(glyphs, *remark)
 
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
@@ -76,7 +88,7 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
     else:
         for reason in reasons(result, advice):
             yield f"{glyphs.warning} ", "alarm", reason, "text"
-    for hint in advice:
+    for hint in (hint for hint in advice if hint.severity != "error"):
         mark = glyphs.separator if hint.severity == "info" else glyphs.warning
         yield f"{mark} {hint.severity}: ", SEVERITY_ROLES[hint.severity], hint.message, "text"
     if not _is_explained(state):
