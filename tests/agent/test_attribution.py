@@ -247,6 +247,36 @@ def test_a_docker_that_hangs_delays_no_frame(
     assert len(calls.read_text().splitlines()) == 1
 
 
+ROUNDS = """
+import sys
+from gputop.agent.process.enrichment import Enricher, EnrichmentRequest
+from gputop.agent.process.processes import ProcessCache
+
+pid = int(sys.argv[1])
+start_time = ProcessCache().read([pid], timeout=5)[pid].start_time
+enricher, request = Enricher(), EnrichmentRequest(frozenset({(pid, start_time)}))
+rounds = [enricher.read(request, 5.0)]
+while len(rounds) < 50 and (len(rounds) < 2 or rounds[-1] is not rounds[-2]):
+    enricher.settle(5.0)
+    rounds.append(enricher.read(request, 5.0))
+[origin] = rounds[-1].origins.values()
+print(origin.container.runtime, origin.container.name, "rests" if len(rounds) < 50 else "goes on")
+"""
+"""Reads until a reading makes no round: that answers with the same object."""
+
+
+@needs_root
+@pytest.mark.parametrize("script", ["exit 1", "printf '/vllm-1\\tvllm:v0.9\\n'"])
+def test_rounds_rest_although_a_name_cannot_be_learnt(
+    script: str, here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    calls = docker(here, tmp_path, script)
+    pid = contained[4].split("/proc/")[1].split("/")[0]
+    done = here.run([*contained, sys.executable, "-c", ROUNDS, pid])
+    assert done.stdout == f"docker {None if script == 'exit 1' else 'vllm-1'} rests\n", done.stderr
+    assert len(calls.read_text().splitlines()) == 1
+
+
 CRICTL = {
     "status": {
         "id": ID,

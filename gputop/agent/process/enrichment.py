@@ -132,7 +132,7 @@ class Enricher:
         return (
             processes.keys() == self._request.processes
             and self._holders == _NOBODY
-            and not self._nameless()
+            and all(self._names.has_no_answer(container) for _, container in self._nameless())
             and all(process.loaded and process.again > now for process in processes.values())
         )
 
