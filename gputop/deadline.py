@@ -1,8 +1,8 @@
 """A call that may never return, such as any call on a dead file system.
 
-deadline.py      one call in its own thread, given up after a time (this module)
-agent/stall.py   many calls: none is made to a place where another one hangs
-agent/worker.py  the same call for every frame, in one thread that keeps its last answer
+deadline.py              one call in its own thread, given up after a time (this module)
+agent/worker.py          the same call for every frame, in one thread that keeps its last answer
+agent/process/reader.py  calls about another user's process, in a child process that is killed
 """
 
 from __future__ import annotations

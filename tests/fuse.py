@@ -25,10 +25,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _DETACH = 2
 _HEADER = struct.Struct("<IIQQIIII")
 _INIT, _GETATTR, _LOOKUP, _ACCESS, _FORGET = 26, 3, 1, 34, 2
-_OPENDIR, _READDIR = 27, 28
+_OPENDIR, _READDIR, _RELEASEDIR = 27, 28, 29
 _OPEN, _READ, _INTERRUPT = 14, 15, 36
 _FOLDER, _FILE = 0o40755, 0o100444
 _ROOT = 1
+_IN_PASSING = _FORGET, _INTERRUPT, _RELEASEDIR
+"""Nobody waits for an answer to these."""
 
 
 @contextmanager
@@ -105,7 +107,8 @@ class Fuse:
             _, opcode, unique, node, *_ = _HEADER.unpack_from(request)
             self.requests.append(opcode)
             if self._stopped.is_set():
-                self._asked.set()
+                if opcode not in _IN_PASSING:
+                    self._asked.set()
                 continue
             if opcode == _READ and self.requests.count(_READ) > 1:
                 self._asked.set()

@@ -30,7 +30,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
          {"notify.py", "sources/shared.py", "sources/prometheus/client.py",
           "agent/process/reader.py"}),
         (r"create_server\(|\.bind\(\(|TCPSite\(", {"export/http.py", "export/browser/server.py"}),
-        (r"/proc/\{[\w.]*pid\}/root", {"agent/process/paths.py"}),
+        (r"/proc/\{[\w.]*pid\}/root", {"agent/process/mounts.py"}),
     ],
 )  # fmt: skip
 def test_where_things_are_run_loaded_and_followed(words: str, places: set[str]) -> None:

@@ -1,7 +1,7 @@
 """A thread that makes one blocking call at a time, so that its caller never blocks.
 
 It repeats one call, and the last answer counts, however old. For a call whose answer is wanted now
-or not at all see deadline.py and stall.py.
+or not at all see deadline.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket as sockets
 import subprocess
 import sys
@@ -20,9 +21,7 @@ import pytest
 from gputop.agent.process import stat
 from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.origin import read_origin
-from gputop.agent.process.paths import MountCache
 from gputop.agent.process.processes import read_io
-from gputop.agent.stall import CallGuard
 from gputop.model.machine.origin import Origin
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory, needs_root, rest_long
@@ -109,13 +108,36 @@ def test_what_is_not_known_is_not_there(here: Machine, start: Start) -> None:
 def test_a_venv_is_that_of_the_interpreter(
     called: str, here: Machine, start: Start, tmp_path: Path
 ) -> None:
-    """Whatever is active in the shell, and although /proc/PID/exe leads out of it."""
+    """Although /proc/PID/exe leads out of it. What is called by its name has the active one."""
     venv.create(tmp_path / "env", symlinks=True)
     program = {"path": str(tmp_path / "env/bin/python"), "relative": "./env/bin/python"}
     path = f"{tmp_path}/env/bin:{os.environ['PATH']}"
     command = [program.get(called, "python"), "-c", WAITS]
     start(["env", *command], {"VIRTUAL_ENV": "/another", "PATH": path}, cwd=tmp_path)
-    assert place(here)["venv"] == str(tmp_path / "env")
+    assert place(here)["venv"] == ("/another" if called == "name" else str(tmp_path / "env"))
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_a_venv_is_the_active_one_of_what_is_no_interpreter(
+    variable: str, here: Machine, start: Start, tmp_path: Path
+) -> None:
+    """As a server that writes over its command, or a program of conda's."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/vllm").symlink_to(BARE)
+    start([str(tmp_path / "bin/vllm"), "-c", WAITS], {variable: "/srv/env"})
+    assert place(here)["venv"] == "/srv/env"
+
+
+@pytest.mark.parametrize("called", ["path", "name"])
+def test_a_conda_environment_that_is_not_active(
+    called: str, here: Machine, start: Start, tmp_path: Path
+) -> None:
+    """Its interpreter is no link; conda's own one is active in most shells."""
+    (tmp_path / "envs/x/bin").mkdir(parents=True)
+    program = shutil.copy("/bin/sh", tmp_path / "envs/x/bin/python3.12")
+    words = [program if called == "path" else "python", "-c", "printf .; read line"]
+    start(words, {"CONDA_PREFIX": "/opt/conda"}, executable=program)
+    assert place(here)["venv"] == str(tmp_path / "envs/x")
 
 
 def test_screen_has_names(here: Machine, start: Start) -> None:
@@ -225,6 +247,36 @@ def test_a_docker_that_hangs_delays_no_frame(
     assert len(calls.read_text().splitlines()) == 1
 
 
+ROUNDS = """
+import sys
+from gputop.agent.process.enrichment import Enricher, EnrichmentRequest
+from gputop.agent.process.processes import ProcessCache
+
+pid = int(sys.argv[1])
+start_time = ProcessCache().read([pid], timeout=5)[pid].start_time
+enricher, request = Enricher(), EnrichmentRequest(frozenset({(pid, start_time)}))
+rounds = [enricher.read(request, 5.0)]
+while len(rounds) < 50 and (len(rounds) < 2 or rounds[-1] is not rounds[-2]):
+    enricher.settle(5.0)
+    rounds.append(enricher.read(request, 5.0))
+[origin] = rounds[-1].origins.values()
+print(origin.container.runtime, origin.container.name, "rests" if len(rounds) < 50 else "goes on")
+"""
+"""Reads until a reading makes no round: that answers with the same object."""
+
+
+@needs_root
+@pytest.mark.parametrize("script", ["exit 1", "printf '/vllm-1\\tvllm:v0.9\\n'"])
+def test_rounds_rest_although_a_name_cannot_be_learnt(
+    script: str, here: Machine, contained: tuple[str, ...], tmp_path: Path
+) -> None:
+    calls = docker(here, tmp_path, script)
+    pid = contained[4].split("/proc/")[1].split("/")[0]
+    done = here.run([*contained, sys.executable, "-c", ROUNDS, pid])
+    assert done.stdout == f"docker {None if script == 'exit 1' else 'vllm-1'} rests\n", done.stderr
+    assert len(calls.read_text().splitlines()) == 1
+
+
 CRICTL = {
     "status": {
         "id": ID,
@@ -296,7 +348,7 @@ def listed(here: Machine, agent: Agent, *pids: int) -> list[Json]:
 
 def origin_of(pid: int) -> Origin:
     variables = read_whole_environ(pid).variables
-    return read_origin(pid, variables, MountCache(CallGuard()), stat.read_stat)
+    return read_origin(pid, variables, stat.read_stat)
 
 
 @needs_root

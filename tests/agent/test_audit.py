@@ -175,8 +175,6 @@ def test_a_disk_that_does_not_answer_delays_no_signal(here: Machine, dead: Path)
             until(lambda pid=pid: gone(pid), within=0.8)  # type: ignore[misc]
             [told] = verdicts_of(agent, order)
             assert told["outcome"] == "exited"
-            while told["noting"]:
-                [told] = agent.reply(order)["verdicts"]
             assert told["unnoted"] == "not in the audit log yet: no answer for 1 s"
         agent.close_stdin()
         assert until(lambda: agent.process.poll() is not None, within=3)

@@ -44,7 +44,7 @@ def last(agent: Agent, order: str) -> Json:
     """The verdict of an order when its process is known to have ended."""
     while True:
         [found] = agent.reply(order)["verdicts"]
-        if found["ended"] and found["outcome"] != "waiting" and not found["noting"]:
+        if found["ended"] and found["outcome"] != "waiting":
             return dict(found)
 
 

@@ -73,10 +73,11 @@ def blocked(directory: Path | None = None) -> Path:
     return _built(directory, "blocked", ("blocked.c",), ("-pthread",), ())
 
 
-def shared(source: Path, target: Path) -> None:
-    """Compile a library of one file. With the options of the driver: for others a compiler that
-    was just installed builds its own libraries, which takes a minute."""
-    _run([*_compiler(), *FLAGS, "-Wno-error", *_SHARED, "-o", str(target), str(source)])
+def shared(source: Path, target: Path, *options: str) -> None:
+    """Compile a library of one file, linked as the options say. With the options of the driver: for
+    others a compiler that was just installed builds its own libraries, which takes a minute."""
+    command = [*_compiler(), *FLAGS, "-Wno-error", *_SHARED, "-o", str(target), str(source)]
+    _run([*command, *options])
 
 
 def prepare() -> None:

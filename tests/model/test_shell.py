@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from gputop.model.cuda.advice import mistake
 from gputop.model.cuda.export import export_line, quoted, uuid_export_line, why_no_line
 from gputop.model.cuda.resolve import resolve
-from gputop.model.doctor.cuda_builds import Build
 from tests.conftest import needed
 from tests.model.inventories import h100
 
@@ -137,25 +136,6 @@ def test_what_a_shell_would_take_for_more_is_in_quotes() -> None:
         assert quoted(plain) == plain
     for other in ("", "=ls", "a=b", "~", "a:b", "-", "-n", "--x", "é", "a b", "%1", "@x", "+"):
         assert (quoted(other) or "").startswith("'")
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("version", ["2.16'; touch X #", "2.16 $(touch X)", "2.16;touch X"])
-def test_versions_of_an_environment_are_quoted(
-    version: str, tmp_path: Path, shell: list[str]
-) -> None:
-    """Whoever has the environment writes its METADATA."""
-    for build in (Build("tensorflow", version), Build("tensorflow", f"1.9 {version}"),
-                  Build("jax", version, version), Build("torch", version, version)):  # fmt: skip
-        folder = tmp_path / "cwd"
-        folder.mkdir(exist_ok=True)
-        advice = build.advice()
-        assert advice.startswith("pip install ")
-        subprocess.run(
-            [*shell, "-c", advice.replace("pip install", "printf %s")],
-            cwd=folder, env={"PATH": os.environ["PATH"]}, check=True,
-        )  # fmt: skip
-        assert list(folder.iterdir()) == []
 
 
 def test_uuids_need_no_quotes() -> None:

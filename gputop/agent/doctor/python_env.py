@@ -6,16 +6,16 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gputop.agent.program import run_program
 from gputop.errors import UsageError
-from gputop.model.doctor.cuda_builds import TESTED, Build, major_minor, runs_on
-from gputop.model.doctor.kernels import lack
+from gputop.model.doctor.builds import Build, kernels_for, runs_on
 from gputop.model.machine.check import Check, CheckLevel
 from gputop.model.machine.text import printable
 from gputop.trust import (
@@ -29,19 +29,24 @@ from gputop.trust import (
 _LIMIT = 15.0
 """Seconds for an interpreter on a slow disk; it also loads some GB of libraries."""
 
-# For any Python from 2.7 on. Nothing in the current directory may be imported.
-_CHILD = """
+# For any Python from 2.7 on. Nothing in the current directory may be imported. The first argument
+# is a file that PyTorch's list of architectures stands in, as text.
+_CHILD = r"""
 import sys
 sys.path[:1] = [place for place in sys.path[:1] if place]
-import ctypes, json
-errors = {}
-for name in sys.argv[1:]:
+import ctypes, json, re
+errors, lists = {}, []
+for name in sys.argv[2:]:
     try:
         ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
     except OSError as error:
         errors[name] = str(error)
-print("\\n" + json.dumps({
-    "version": ".".join(map(str, sys.version_info[:3])), "path": sys.path, "errors": errors
+if sys.argv[1:] and sys.argv[1]:
+    with open(sys.argv[1], "rb") as file:
+        lists = re.findall(b"\0((?:(?:sm|compute)_[0-9]+[af]? ?)+)(?=\0)", file.read())
+print("\n" + json.dumps({
+    "version": ".".join(map(str, sys.version_info[:3])), "path": sys.path, "errors": errors,
+    "architectures": max(lists, key=len).decode().split() if lists else []
 }))
 """
 
@@ -50,6 +55,8 @@ _INFO = re.compile(r"(.+?)-([0-9][^-]*)(?:-py[0-9.]+)?(?:-[^-]+)?\.(?:dist|egg)-
 _TORCH = re.compile(r"^cuda\b[^=\n]*= *['\"]([0-9.]+)", re.MULTILINE)
 _IS_CUDA = re.compile(r"is_cuda_build['\"]? *[,:=] *(True|False)")
 _VERSIONS = re.compile(r"(cuda|cudnn)_version(?:_number)?['\"]? *[,:=] *['\"]([0-9.]+)")
+_CAPABILITIES = re.compile(r"cuda_compute_capabilities['\"]? *[,:=] *\[([^]]*)")
+_WHEELS = re.compile(r"^Requires-Dist: *nvidia-", re.MULTILINE)
 _CUDNN = re.compile(r"^Requires-Dist: *nvidia-cudnn[^;\n]*?[>=]=? *([0-9]+)", re.MULTILINE)
 _PLUGIN = re.compile(r"jax-cuda([0-9]+)-plugin\Z")
 _JAXLIB = re.compile(r"\+cuda([0-9]+)\.cudnn([0-9])")
@@ -70,6 +77,7 @@ class _Answer(msgspec.Struct):
     version: str
     path: list[str]
     errors: dict[str, str]
+    architectures: list[str]
 
 
 def find_interpreter(given: str) -> str:
@@ -92,7 +100,7 @@ def python_checks(
     if refused := _refusal(interpreter):
         yield refused
         return
-    answer = _ask(interpreter, ())
+    answer = _ask(interpreter)
     if isinstance(answer, str):
         yield Check("problem", "Python", f"{interpreter} {answer}")
         return
@@ -100,7 +108,6 @@ def python_checks(
     packages = _packages(answer.path)
     builds = [build for find in (_torch, _tensorflow, _jax) if (build := find(packages))]
     for build in builds:
-        yield from _kernel_checks(build, cuda, gpus or {})
         yield from _build_checks(build, interpreter, packages, cuda, gpus or {})
     if not builds:
         yield Check("notice", "Python", "neither torch, tensorflow nor jax is in this environment")
@@ -109,11 +116,11 @@ def python_checks(
             yield Check("ok", "cuDNN", f"{package.version} ({name}, in {package.folder})")
 
 
-def _ask(interpreter: str, libraries: Sequence[str]) -> _Answer | str:
-    """Return the answer of an interpreter that tries to load the libraries, or why it has none."""
+def _ask(interpreter: str, arguments: Sequence[str] = ()) -> _Answer | str:
+    """Return the answer of an interpreter that runs `_CHILD`, or why it has none."""
     try:
         flags = ["-s"] if is_elevated() else []
-        command = [interpreter, *flags, "-c", _CHILD, *libraries]
+        command = [interpreter, *flags, "-c", _CHILD, *arguments]
         done = run_program(command, _LIMIT, probe_environment())
         return msgspec.json.decode(done.output.strip().rpartition(b"\n")[2], type=_Answer)
     except OSError as error:
@@ -200,11 +207,7 @@ def _torch(packages: Mapping[str, _Package]) -> Build | None:
         return None
     said = _TORCH.search(package.text("torch/version.py"))
     local = re.search(r"\+cu([0-9]+)([0-9])\Z", package.version)
-    cuda = said[1] if said else f"{local[1]}.{local[2]}" if local else None
-    bundled = sorted((package.folder / "torch/lib").glob("libcudnn.so.[0-9]"))
-    needs = _CUDNN.search(package.metadata)
-    cudnn = bundled[0].name[-1] if bundled else needs[1] if needs else None
-    return Build("torch", package.version, cuda, cudnn)
+    return Build("torch", package.version, said[1] if said else local and f"{local[1]}.{local[2]}")
 
 
 def _tensorflow(packages: Mapping[str, _Package]) -> Build | None:
@@ -214,18 +217,18 @@ def _tensorflow(packages: Mapping[str, _Package]) -> Build | None:
     package = packages[name]
     file = "python/platform/build_info.py"
     info = package.text(f"tensorflow/{file}", f"tensorflow_core/{file}")
-    version = major_minor(package.version)
-    # On PyPI, `tensorflow` itself has CUDA in 1.15 and from 2.1 on.
-    named = name == "tensorflow-gpu" or (
-        name == "tensorflow" and (version == (1, 15) or version >= (2, 1))
-    )
     said = _IS_CUDA.search(info)
-    if not (said[1] == "True" if said else named):
+    if said[1] == "False" if said else name == "tensorflow-cpu":
         return Build("tensorflow", package.version)
-    tested = TESTED.get(".".join(map(str, version)), (None, None))
-    own = dict(_VERSIONS.findall(info))
-    cuda, cudnn = own.get("cuda") or tested[0] or "", tested[1] or own.get("cudnn")
-    return Build("tensorflow", package.version, cuda, cudnn)
+    own, listed = dict(_VERSIONS.findall(info)), _CAPABILITIES.search(info)
+    return Build(
+        "tensorflow",
+        package.version,
+        own.get("cuda", ""),
+        own.get("cudnn"),
+        tuple(re.findall(r"\w+", listed[1])) if listed else (),
+        _WHEELS.search(package.metadata) is not None,
+    )
 
 
 def _jax(packages: Mapping[str, _Package]) -> Build | None:
@@ -234,26 +237,12 @@ def _jax(packages: Mapping[str, _Package]) -> Build | None:
         return None
     for name, plugin in packages.items():
         if match := _PLUGIN.match(name):
-            needs = _CUDNN.search(plugin.metadata)
-            return Build("jax", package.version, match[1], needs[1] if needs else None)
+            needs, wheels = _CUDNN.search(plugin.metadata), _WHEELS.search(plugin.metadata)
+            cudnn = needs[1] if needs else None
+            return Build("jax", package.version, match[1], cudnn, uses_wheels=wheels is not None)
     local = _JAXLIB.search(package.version)
-    return Build("jax", package.version, *(local.groups() if local else ()))
-
-
-def _kernel_checks(
-    build: Build, cuda: str | None, gpus: Mapping[str, Sequence[int]]
-) -> Iterator[Check]:
-    """Yield a problem if the build has kernels for none of the GPUs, otherwise notices."""
-    lacking = [
-        (indices, missing)
-        for capability, indices in gpus.items()
-        if (missing := lack(build, capability, cuda))
-    ]
-    for indices, missing in lacking:
-        level: CheckLevel = "problem" if missing.grave and len(lacking) == len(gpus) else "notice"
-        where = f"GPU {', '.join(map(str, indices))}"
-        text = f"{build.name} {build.version} {missing.text} ({where})"
-        yield Check(level, build.name, text, missing.advice)
+    cuda, cudnn = (local[1], local[2]) if local else (None, None)
+    return Build("jax", package.version, cuda, cudnn)
 
 
 def _build_checks(
@@ -261,45 +250,81 @@ def _build_checks(
     interpreter: str,
     packages: Mapping[str, _Package],
     cuda: str | None,
-    gpus: Iterable[str],
+    gpus: Mapping[str, Sequence[int]],
 ) -> Iterator[Check]:
     title = f"{build.name} {build.version}"
     if build.cuda is None:
+        limit = f" up to {cuda}" if cuda else ""
         yield Check("problem", build.name, f"{title} is a build without CUDA: it sees no GPU",
-                    build.advice(cuda, gpus))  # fmt: skip
+                    f"install one that is built for CUDA{limit}: {build.page}")  # fmt: skip
         return
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
         yield Check("problem", build.name, text, "update the driver, or take an older build")
-    wanted = _libraries(build, packages)
-    built = f"built for CUDA {build.cuda or '(not known which)'}"
-    answer = _ask(interpreter, wanted)
+    libraries, listing = _libraries(build, packages)
+    answer = _ask(interpreter, [listing, *libraries])
     if isinstance(answer, str):
-        yield Check("problem", build.name, f"{title}: loading {', '.join(wanted)}: it {answer}")
+        yield Check("problem", build.name, f"{title}: loading {', '.join(libraries)}: it {answer}")
         return
-    names = [Path(name).name for name in wanted]
-    failed = {Path(name).name: error for name, error in answer.errors.items()}
-    if failed:
-        first = next(iter(failed.values()))
-        search = os.environ.get("LD_LIBRARY_PATH")
-        yield Check("problem", build.name, f"{title} is {built} and cannot load"
-                    f" {', '.join(failed)}, so it uses no GPU (Could not dlopen library: {first};"
-                    f" LD_LIBRARY_PATH: {search or 'not set'})", build.advice())  # fmt: skip
-    else:
-        loaded = f"{', '.join(names)} can be loaded" if names else "what it loads is not known"
-        yield Check("ok", build.name, f"{title}, {built}: {loaded}")
+    architectures = build.architectures or tuple(answer.architectures)
+    yield from _kernel_checks(replace(build, architectures=architectures), gpus)
+    yield _loaded(build, libraries, answer.errors)
 
 
-def _libraries(build: Build, packages: Mapping[str, _Package]) -> list[str]:
-    """Return the libraries that a build loads, as paths if wheels bring them. Older PyTorch wheels
-    have some in torch/lib, and the others built in: then only torch/lib counts."""
-    lib = packages["torch"].folder / "torch/lib" if build.name == "torch" else None
-    if lib is not None and any(lib.glob("libcudart-*.so.*")):
-        names = [name.partition(".so")[0] for name in build.libraries()]
-        return [str(path) for name in names for path in sorted(lib.glob(f"{name}[-.]*so.*"))]
+def _libraries(build: Build, packages: Mapping[str, _Package]) -> tuple[list[str], str]:
+    """Return the libraries that a build loads, as paths if wheels bring them, and the file that has
+    its list of architectures, empty if there is none. PyTorch's own library needs all others: the
+    loader says which is missing."""
+    if build.name == "torch":
+        lib = packages["torch"].folder / "torch/lib"
+        library, listing = lib / "libtorch_cuda.so", lib / "libtorch_python.so"
+        return [str(library)] * library.exists(), str(listing) if listing.is_file() else ""
     wheels: dict[str, str] = {}
-    for folder in {package.folder for package in packages.values() if build.brings_libraries()}:
+    for folder in {package.folder for package in packages.values() if build.uses_wheels}:
         wheels |= {path.name: str(path) for path in folder.glob("nvidia/*/lib/lib*.so.*")}
-    # Libraries that others need come first: not all wheels know where those are.
-    first = [wheels[name] for name in wheels if name.startswith(("libnvJitLink", "libcublasLt"))]
-    return first + [wheels.get(name, name) for name in build.libraries()]
+    return [wheels.get(name, name) for name in build.libraries()], ""
+
+
+def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[Check]:
+    """Yield a problem if the build has kernels for none of the GPUs, otherwise notices."""
+    if not build.architectures:
+        return
+    kernels = {capability: kernels_for(build.architectures, capability) for capability in gpus}
+    level: CheckLevel = "problem" if set(kernels.values()) == {"none"} else "notice"
+    listed = " ".join(build.architectures)
+    for capability, available in kernels.items():
+        if available == "compiled":
+            continue
+        text = (
+            f"{build.name} {build.version} has no kernels for compute capability {capability} (GPU"
+            f" {', '.join(map(str, gpus[capability]))}), but for {listed}: "
+        )
+        if available == "ptx":
+            yield Check("notice", build.name, f"{text}it compiles them first",
+                        "the first start takes long")  # fmt: skip
+        else:
+            text += 'programs end with "no kernel image is available"'
+            yield Check(level, build.name, text, f"take a build that has them: {build.page}")
+
+
+def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -> Check:
+    """Return whether the libraries could be loaded, and what to do if not."""
+    title = f"{build.name} {build.version}"
+    built = f"built for CUDA {build.cuda}"
+    names = [Path(name).name for name in libraries]
+    if not build.cuda:
+        built = "which does not say for what CUDA it is built"
+    if errors:
+        failed, first = [Path(name).name for name in errors], next(iter(errors.values()))
+        search = os.environ.get("LD_LIBRARY_PATH")
+        text = (
+            f"{title}, {built}, cannot load {', '.join(failed)}, so it uses no GPU (Could not"
+            f" dlopen library: {first}; LD_LIBRARY_PATH: {search or 'not set'})"
+        )
+        return Check("problem", build.name, text,
+                     "install it again with its libraries, or put that version of them into"
+                     f" LD_LIBRARY_PATH: {build.page}")  # fmt: skip
+    if not names:
+        return Check("notice", build.name, f"{title}, {built}: what it loads is not known",
+                     f"what it needs: {build.page}")  # fmt: skip
+    return Check("ok", build.name, f"{title}, {built}: {', '.join(names)} can be loaded")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gputop.agent.doctor.installation import container
 from gputop.agent.program import answer_of
-from gputop.model.doctor.cuda_builds import runs_on
+from gputop.model.doctor.builds import runs_on
 from gputop.model.machine.check import Check
 from gputop.trust import find_program, read_text
 
@@ -39,8 +39,8 @@ def toolkit_checks(
     for folder, version in kits.items():
         yield _toolkit(folder, version, cuda)
     if not kits:
-        yield Check("notice", "toolkit", "none: only who compiles CUDA code needs one, and"
-                    " TensorFlow before 2.14; wheels bring their own libraries")  # fmt: skip
+        yield Check("notice", "toolkit", "none: who compiles CUDA code needs one; most wheels bring"
+                    " their own libraries")  # fmt: skip
     yield from _cudnn(kits, root, environ)
     yield from _runtimes(container(root, environ), environ)
 

@@ -51,6 +51,11 @@ class ContainerNames:
         """Return the container with its name and image, or as it is while they are unknown."""
         return self._named.get(container.id, container)
 
+    def has_no_answer(self, container: Container) -> bool:
+        """Return whether a container was asked for in vain; `prepare` asks again after a minute."""
+        is_done = not self._worker.busy and container.id in self._asked
+        return is_done and container.id not in self._named
+
     def _ask(self) -> None:
         for id_, container in self._due.items():
             self._asked[id_] = time.monotonic()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +15,9 @@ from gputop.agent.process.cuda_context import loaded_frameworks, read_context
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
 from gputop.agent.process.environment import descendant_env, read_whole_environ
 from gputop.agent.process.origin import read_origin
-from gputop.agent.process.paths import MountCache
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
-from gputop.agent.stall import CallGuard, StalledError, Step
 from gputop.agent.worker import Worker
-from gputop.model.machine.environment import CudaContext, Descendant, Environ, what_matters
+from gputop.model.machine.environment import CudaContext, Environ, what_matters
 from gputop.model.machine.origin import Container, Origin
 
 PidAndStart = tuple[int, float]
@@ -34,11 +31,6 @@ _REST = 5.0
 processes, a round that finds nothing new takes 4 ms."""
 _MAPS_SECONDS = 0.005
 """Seconds of a round for reading mapped files: those of a single process can take that long."""
-_MAPS_TIMEOUT = 2.0
-_STALLS = 0.5
-"""Seconds that a round waits for file systems that do not answer; the next one continues."""
-_RELATE_TIMEOUT = 10.0
-_RELATING = "all processes"
 _EVERY = 10.0
 """Seconds between two walks through /proc, at least."""
 _SHARE = 100
@@ -100,7 +92,6 @@ class Enricher:
         self._finder = HolderFinder()
         self._request = EnrichmentRequest()
         self._due = self._rest = 0.0
-        self._guard = CallGuard()
         self._latest = Enrichment({}, {}, _NOBODY)
         self._worker = Worker("enrichment", self._enrich)
 
@@ -141,7 +132,7 @@ class Enricher:
         return (
             processes.keys() == self._request.processes
             and self._holders == _NOBODY
-            and not self._nameless()
+            and all(self._names.has_no_answer(container) for _, container in self._nameless())
             and all(process.loaded and process.again > now for process in processes.values())
         )
 
@@ -156,35 +147,20 @@ class Enricher:
     def _read_all(
         self, keys: Iterable[PidAndStart], table: dict[int, ProcStat], seconds: float
     ) -> None:
-        """Read processes for `seconds`. If a file system stalls, its process is read again without
-        it. Waits for stalled file systems have a limit of their own."""
-        guard = self._guard
-        mounts, stat_of = MountCache(guard), table.get if table else cache(read_stat)
-        stalled = guard.waited
+        """Read processes for `seconds`; those left over have their turn with the next round."""
+        stat_of = table.get if table else cache(read_stat)
         end = time.monotonic() + seconds
-        waiting = [key for key in keys if not guard.is_stuck(key)]
-        while waiting and not guard.is_full:
-            key, now = waiting[-1], time.monotonic()
-            guard.careful = guard.waited >= stalled + _STALLS
-            mounts.step.at = key
-            try:
-                facts = guard.ask(mounts.step, partial(self._read, key, mounts, stat_of))
-            except StalledError:
-                mounts = MountCache(guard)
-                if guard.is_stuck(key):
-                    waiting.pop()
-                continue
-            waiting.pop()
-            later = now + _AGAIN + key[0] % _AGAIN  # not all at once
+        for key in keys:
+            now = time.monotonic()
+            facts = self._read(key, stat_of)
             process = self._processes.setdefault(key, _EnrichedProcess(*facts))
             process.context, process.origin = facts
-            process.again = now if guard.careful else later
-            if time.monotonic() - (guard.waited - stalled) >= end:
+            process.again = now + _AGAIN + key[0] % _AGAIN  # not all at once
+            if time.monotonic() >= end:
                 break
-        guard.careful = False
 
     def _read(
-        self, key: PidAndStart, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]
+        self, key: PidAndStart, stat_of: Callable[[int], ProcStat | None]
     ) -> tuple[CudaContext, Origin]:
         """Read one process, or what may have changed in it since. A process that takes too much
         memory to read stays unknown."""
@@ -192,10 +168,10 @@ class Enricher:
         try:
             whole = read_whole_environ(pid)
             environ = what_matters(whole)
-            context = process.context if process else read_context(pid, environ, mounts)
+            context = process.context if process else read_context(pid, environ)
             if environ.missing not in ("overwritten", "gone"):  # otherwise the old one still holds
                 context = msgspec.structs.replace(context, environ=environ)
-            origin = read_origin(pid, whole.variables, mounts, stat_of)
+            origin = read_origin(pid, whole.variables, stat_of)
             if process and origin.cwd is None:  # a zombie
                 origin = process.origin
             return context, origin
@@ -203,25 +179,13 @@ class Enricher:
             return CudaContext(environ=Environ({}, "too_long")), Origin()
 
     def _load_frameworks(self) -> None:
-        guard, step = self._guard, Step()
         end = time.monotonic() + _MAPS_SECONDS
-        unknown = [key for key, process in self._processes.items() if not process.loaded]
-        loaded: dict[PidAndStart, tuple[str, ...]] = {}
-
-        def load() -> None:
-            for key in unknown:
-                if not guard.is_stuck(key):
-                    step.go_on(key)
-                    loaded[key] = loaded_frameworks(key[0])
+        for (pid, _), process in self._processes.items():
+            if not process.loaded:
+                process.loaded = True
+                process.change(frameworks=loaded_frameworks(pid))
                 if time.monotonic() >= end:
                     break
-
-        with suppress(StalledError):
-            if unknown:
-                guard.ask(step, load, _MAPS_TIMEOUT)
-        for key, frameworks in dict(loaded).items():
-            self._processes[key].loaded = True
-            self._processes[key].change(frameworks=frameworks)
 
     def _name_containers(self) -> None:
         nameless = self._nameless()
@@ -248,27 +212,18 @@ class Enricher:
 
     def _relate(self, table: dict[int, ProcStat]) -> None:
         """Search all processes for descendants with their own mask, and for device holders."""
-        if self._guard.is_stuck(_RELATING):
-            return
         begun = time.monotonic()
         minors = self._request.minors
         listed = frozenset(pid for pid, _ in self._request.processes)
         oldest = sorted(self._processes.items(), key=lambda item: item[1].related)
         environs = {pid: process.context.environ for (pid, _), process in oldest}
         seconds = _FIRST_SECONDS if self._holders == _NOBODY else _SECONDS
-
-        def relate() -> tuple[dict[int, Descendant | None], DeviceHolders]:
-            descendants = descendant_env(environs, table, _RELATE_SECONDS)
-            if not minors:
-                return descendants, _NOBODY
-            return descendants, self._finder.find(minors, table, listed, seconds)
-
-        with suppress(StalledError):
-            descendants, self._holders = self._guard.ask(Step(_RELATING), relate, _RELATE_TIMEOUT)
-            for (pid, _), process in oldest:
-                if pid in descendants:
-                    process.related = begun
-                    process.change(descendant=descendants[pid])
+        descendants = descendant_env(environs, table, _RELATE_SECONDS)
+        for (pid, _), process in oldest:
+            if pid in descendants:
+                process.related = begun
+                process.change(descendant=descendants[pid])
+        self._holders = self._finder.find(minors, table, listed, seconds) if minors else _NOBODY
         now = time.monotonic()
         spent = min(now - begun, _RELATE_SECONDS + _SECONDS)  # a long first one is not repeated
         self._due = max(self._due, now + _SHARE * spent)

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 
-from gputop.agent.process.paths import alike
+from gputop.agent.process.mounts import alike
 from gputop.agent.process.procfs import ENVIRON, read_bounded
 from gputop.agent.process.reader import READER, NoAnswerError
 from gputop.agent.process.stat import ProcStat, read_stat

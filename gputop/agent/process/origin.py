@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 
 import msgspec
 
-from gputop.agent.process.paths import MountCache, Sight
 from gputop.agent.process.procfs import read_cgroup, read_file, read_link
 from gputop.agent.process.stat import ProcStat
 from gputop.model.machine.origin import Ancestor, Origin
@@ -19,18 +17,14 @@ _TERMINALS = ("tmux", "screen", "SCREEN", "sshd")
 """Beginnings of the names of processes at which a chain of ancestors ends."""
 _GENERATIONS = 32
 _PATH = 512
-_SEARCHED = 4096
-"""Characters of a PATH that are searched."""
-_MOST_FOLDERS = 64
-"""Folders of a PATH that are searched."""
-_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
-"""Names that the directory of a virtual (PEP 405) or conda environment contains."""
+_INTERPRETER = re.compile(r"(?:python|pypy)[0-9.]*t?\Z", re.ASCII)
+_SYSTEM = "", "/", "/usr", "/usr/local"
+"""Folders of interpreters that are no environment's."""
 
 
 def read_origin(
     pid: int,
     variables: Mapping[str, str],
-    mounts: MountCache,
     stat_of: Callable[[int], ProcStat | None],
 ) -> Origin:
     """Read the origin of a process; the container's name is not in /proc. `variables`: all that it
@@ -40,7 +34,7 @@ def read_origin(
     return msgspec.structs.replace(
         origin,
         cwd=_text(cwd),
-        venv=_text(_environment(pid, cwd, variables, mounts)),
+        venv=_text(_environment(pid, cwd, variables)),
         ancestors=tuple(_ancestors(pid, stat_of)),
         session=_text(_session(variables)),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
@@ -59,35 +53,28 @@ def _ancestors(pid: int, stat_of: Callable[[int], ProcStat | None]) -> Iterator[
             return
 
 
-def _environment(
-    pid: int, cwd: str | None, variables: Mapping[str, str], mounts: MountCache
-) -> str | None:
-    """Return the environment of the interpreter, otherwise the one that was active. The first
-    argument comes before /proc/PID/exe, which leads out of a venv: its interpreter is a link."""
-    program = os.fsdecode(read_file(pid, "cmdline").partition(b"\0")[0])
-    if program and "/" not in program:
-        file = mounts.ask(_which, pid, program, variables.get("PATH", "")[:_SEARCHED])
-        program = file or ""
-    called = os.path.join(cwd, program) if cwd and program else None
-    for path in (called, read_link(pid, "exe")):
-        prefix = os.path.dirname(os.path.dirname(os.path.normpath(path))) if path else None
-        if prefix and mounts.ask(_is_environment, pid, prefix):
-            return prefix
+def _environment(pid: int, cwd: str | None, variables: Mapping[str, str]) -> str | None:
+    """Return the virtual or conda environment of a process. Nothing is looked up: these are texts.
+
+    A venv's interpreter is a link that leads out of it (PEP 405), so /proc/PID/exe is elsewhere;
+    conda's environments are in a folder `envs`. Otherwise it is the one that was active.
+    """
+    called = os.fsdecode(read_file(pid, "cmdline").partition(b"\0")[0])
+    path = os.path.join(cwd, called) if cwd and "/" in called else ""
+    prefix, real = _prefix(path), _prefix(read_link(pid, "exe") or "")
+    if prefix and prefix != real:
+        return prefix
+    if real and os.path.basename(os.path.dirname(real)) == "envs":
+        return real
     return variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
 
 
-def _which(sight: Sight, program: str, path: str) -> str | None:
-    for folder in path.split(":", _MOST_FOLDERS)[:_MOST_FOLDERS]:
-        file = f"{folder}/{program}"
-        with suppress(OSError, ValueError), sight.find(file) as descriptor:
-            mode = os.fstat(descriptor).st_mode
-            if stat.S_ISREG(mode) and mode & 0o111:
-                return file
-    return None
-
-
-def _is_environment(sight: Sight, prefix: str) -> bool:
-    return any(sight.exists(f"{prefix}/{name}") for name in _ENVIRONMENT)
+def _prefix(interpreter: str) -> str | None:
+    """Return the folder whose bin/python a path is; None for the system's, and others."""
+    folder, name = os.path.split(os.path.normpath(interpreter))
+    prefix, bin_ = os.path.split(folder)
+    is_one = bin_ == "bin" and prefix not in _SYSTEM and _INTERPRETER.match(name)
+    return prefix if is_one else None
 
 
 def _session(variables: Mapping[str, str]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory
-from gputop.agent.signals.audit import AuditNote
 from gputop.agent.signals.handle import ProcessHandle
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Freed, SignalOutcome, Target, Verdict, signal_name
@@ -52,8 +50,6 @@ class Attempt:
         self.ended: float | None = None
         self.changed = time.monotonic()
         self.noted: SignalOutcome | None = None
-        self.notes: list[AuditNote] = []
-        """Its lines for the audit log."""
         self.verdict = Verdict(
             order=order.id,
             pid=target.pid,
@@ -90,13 +86,6 @@ class Attempt:
             self.say("alive", f"{words} when {signal_name(number)} was sent")
         self.close()
 
-    def check_notes(self) -> None:
-        """Update in the verdict whether it is in the audit log."""
-        noting = any(note.pending for note in self.notes)
-        unnoted = next((words for note in self.notes if (words := note.words())), "")
-        if (noting, unnoted) != (self.verdict.noting, self.verdict.unnoted):
-            self.verdict = msgspec.structs.replace(self.verdict, noting=noting, unnoted=unnoted)
-
     def due(self, now: float) -> float:
         """Return when to check it next unless the process ends before; monotonic."""
         due = now + LOOK
@@ -104,7 +93,7 @@ class Attempt:
             due = self.changed + KEPT
         elif self.ended is None:
             due = self.sent + self.grace
-        return min(due, *(note.due for note in self.notes if note.pending), math.inf)
+        return due
 
     def close(self) -> None:
         """Stop watching it."""

@@ -1,6 +1,6 @@
 """The audit log: a line of JSON for each outcome of a signal, with sender, target and time.
 
-It is written in a thread of its own, because a disk may be slow and a signal never waits for it.
+Signals are noted after they were sent, in one write, within a deadline: a disk may not answer.
 Several agents write to one log: no line is cut, mixed with another or lost.
 """
 
@@ -10,11 +10,10 @@ import errno
 import fcntl
 import os
 import pwd
-import queue
 import stat
-import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import cached_property
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputop.deadline import Call
 from gputop.files import Folder, UnsafeFileError, open_folder, reason_of, xdg_folder
 from gputop.model.machine.signals import Verdict, signal_name
 from gputop.model.machine.text import printable
@@ -41,69 +41,41 @@ def audit_path() -> Path:
     return Path(xdg_folder("XDG_STATE_HOME", "~/.local/state"), "gputop", "signals.jsonl")
 
 
-class AuditNote:
-    """A line on its way into the log."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        self.verdict = verdict
-        self.time = datetime.now(timezone.utc)
-        self.due = time.monotonic() + TIMEOUT
-        self.over = threading.Event()
-        """Set once it is in the log, or cannot be written."""
-        self.trouble = ""
-        """Why it cannot be written; empty if it is in the log."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether it may still be written in time."""
-        return not self.over.is_set() and time.monotonic() < self.due
-
-    def words(self) -> str:
-        """Return why it is not in the log; empty if it is, and while that is not known."""
-        if self.over.is_set():
-            return self.trouble
-        return "" if self.pending else f"not in the audit log yet: no answer for {TIMEOUT:g} s"
-
-
 class Audit:
-    """Appends to the log unless `logs` is false. `written` is called in its thread when notes are
-    in the log or have failed."""
+    """Appends to the log unless `logs` is false. For one thread."""
 
-    def __init__(self, written: Callable[[], None], logs: bool = True) -> None:
-        self._written, self._logs = written, logs
-        self._notes: queue.SimpleQueue[AuditNote] = queue.SimpleQueue()
-        self._last: AuditNote | None = None
-        self._thread: threading.Thread | None = None
+    def __init__(self, logs: bool = True) -> None:
+        self._logs = logs
+        self._notes: deque[tuple[datetime, Verdict]] = deque()
+        """What is not written yet: the call takes it away."""
+        self._call: Call[str] | None = None
 
-    def note(self, verdict: Verdict) -> AuditNote:
-        """Queue a verdict for the log, without waiting. Call it from one thread only."""
-        self._last = note = AuditNote(verdict)
-        self._notes.put(note)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-            self._thread.start()
-        return note
+    def note(self, verdicts: Iterable[Verdict]) -> str:
+        """Write a line for each verdict, all at once. Return why they are not in the log, after
+        `TIMEOUT` at most; empty if they are.
 
-    def flush(self) -> None:
-        """Wait until all notes are written, at most until the last one is due."""
-        last = self._last
-        if last is not None:
-            last.over.wait(max(0.0, last.due - time.monotonic()))
+        While a call hangs they wait for it, and the caller does not."""
+        self._notes += ((datetime.now(timezone.utc), verdict) for verdict in verdicts)
+        timeout = 0.0
+        if self._call is None or not self._call.is_running:
+            try:
+                self._call, timeout = Call(self._write), TIMEOUT
+            except RuntimeError as error:  # no room for a thread
+                return f"not in the audit log: {error}"
+        if not self._call.wait(timeout):
+            return f"not in the audit log yet: no answer for {TIMEOUT:g} s"
+        return self.note(()) if self._notes else self._call.result()
 
-    # In the thread
+    # In the call
 
-    def _run(self) -> None:
-        while True:
-            notes = [self._notes.get()]
-            while not self._notes.empty():
-                notes.append(self._notes.get())
-            trouble = self._write(b"".join(map(self._line, notes)))
-            for note in notes:
-                note.trouble = trouble
-                note.over.set()
-            self._written()
+    def _write(self) -> str:
+        trouble = ""
+        while self._notes:
+            notes = [self._notes.popleft() for _ in range(len(self._notes))]
+            trouble = self._append(b"".join(self._line(*note) for note in notes)) or trouble
+        return trouble
 
-    def _write(self, lines: bytes) -> str:
+    def _append(self, lines: bytes) -> str:
         """Write lines to the log; return why that failed, or an empty text."""
         if not self._logs:
             return _NO_LOG
@@ -120,10 +92,9 @@ class Audit:
             return printable(f"not in the audit log: {path}: {reason_of(error)}", 300)
         return ""
 
-    def _line(self, note: AuditNote) -> bytes:
-        verdict = note.verdict
+    def _line(self, at: datetime, verdict: Verdict) -> bytes:
         fields = {
-            "time": note.time.isoformat(timespec="milliseconds"),
+            "time": at.isoformat(timespec="milliseconds"),
             **self._sender,
             "pid": verdict.pid,
             "start_time": verdict.start_time,

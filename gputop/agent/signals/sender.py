@@ -63,7 +63,8 @@ class SignalSender:
         self._verdicts: set[Verdict] = set()
         """Verdicts that have been sent."""
         self._vouched: set[tuple[int, float | None]] = set()
-        self._audit = Audit(self._wake_up, logs)
+        self._audit = Audit(logs)
+        self._to_note: list[tuple[Attempt, Verdict]] = []
         self._users = UserNames()
         self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -90,7 +91,6 @@ class SignalSender:
             self._orders.put(done)
             self._wake_up()
             done.wait(AUDIT_TIMEOUT)
-            self._audit.flush()
 
     def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)
@@ -112,6 +112,7 @@ class SignalSender:
             for attempt in self._attempts:
                 self._update(attempt, memory)
             self._note()
+            self._write_notes()
             for event in done:
                 event.set()
             self._tell()
@@ -301,11 +302,20 @@ class SignalSender:
             verdict = attempt.verdict
             if verdict.signal != 0 and attempt.noted != verdict.outcome:
                 attempt.noted = verdict.outcome
-                attempt.notes.append(self._audit.note(verdict))
-            attempt.check_notes()
+                self._to_note.append((attempt, verdict))
+
+    def _write_notes(self) -> None:
+        """Write to the audit log what was noted, and say in the verdicts if that fails."""
+        if not self._to_note:
+            return
+        trouble = self._audit.note(verdict for _, verdict in self._to_note)
+        for attempt, _ in self._to_note if trouble else ():
+            attempt.verdict = msgspec.structs.replace(attempt.verdict, unnoted=trouble)
+        self._to_note.clear()
 
     def _drop_settled(self) -> None:
-        open_ = {attempt.verdict.order for attempt in self._attempts if _is_open(attempt.verdict)}
+        verdicts = [attempt.verdict for attempt in self._attempts]
+        open_ = {verdict.order for verdict in verdicts if verdict.outcome == "waiting"}
         settled = [attempt for attempt in self._attempts if attempt.verdict.order not in open_]
         end = time.monotonic() - KEPT
         old = {attempt for attempt in settled if attempt.changed < end}
@@ -320,14 +330,8 @@ class SignalSender:
         self._verdicts = set(verdicts)
         for order in changed:
             current = tuple(verdict for verdict in verdicts if verdict.order == order)
-            self._reply(
-                Reply(request=order, done=not any(map(_is_open, current)), verdicts=current)
-            )
-
-
-def _is_open(verdict: Verdict) -> bool:
-    """Return whether more is to come; waiting for the audit log takes a second at most."""
-    return verdict.outcome == "waiting" or verdict.noting
+            is_done = all(verdict.outcome != "waiting" for verdict in current)
+            self._reply(Reply(request=order, done=is_done, verdicts=current))
 
 
 def _caution(attempt: Attempt, process: ProcessHandle) -> tuple[Caution | None, bool | None]:

@@ -120,8 +120,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[int, ...] = ()
     """In a check, the signals that it is known to ignore."""
     freed: tuple[Freed, ...] = ()
-    noting: bool = False
-    """Whether it is about to be written to the audit log."""
     unnoted: str = ""
     """Why it is not in the audit log, as a sentence that is harmless to print."""
     words: str = ""

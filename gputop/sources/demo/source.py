@@ -5,7 +5,6 @@ Everything is a function of the time, so that a picture of it can be made again.
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from bisect import bisect_left, bisect_right
@@ -19,7 +18,7 @@ from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
-from gputop.model.machine.text import GIB, MIB
+from gputop.model.machine.text import GIB
 from gputop.protocol.messages import (
     AnsweredRequest,
     Checks,
@@ -35,13 +34,10 @@ from gputop.protocol.messages import (
 from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
+from gputop.sources.demo.gpus import demo_gpu, links, topology, wave
 from gputop.sources.demo.jobs import DemoJob, demo_detail, environ_of, job_of
-from gputop.sources.demo.sections import links, sections, topology
 from gputop.sources.past import Past
 
-_TOTAL = 143771 * MIB
-_RESERVED = 614 * MIB
-_BUSES = (0x19, 0x2D, 0x3F, 0x66, 0x9B, 0xAE, 0xBF, 0xE4)
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
 _REMEMBERED = 900.0
 """Seconds of frames that are remembered."""
@@ -145,10 +141,10 @@ def demo_frame(
             name=host or "demo",
             asked=host,
             boot_id=f"demo {host}" if host else "demo",
-            cpu=0.11 + 0.03 * _wave(now, 13, 0.4),
+            cpu=0.11 + 0.03 * wave(now, 13, 0.4),
             cpu_count=192,
             memory_total=2015 * GIB,
-            memory_used=int((412 + 9 * _wave(now, 31, 0.1)) * GIB),
+            memory_used=int((412 + 9 * wave(now, 31, 0.1)) * GIB),
         ),
         time=round(now, 3),
         interval=interval,
@@ -168,62 +164,27 @@ def _gpu(
     """Return a GPU, with its fault on that machine if it has one."""
     machine, identity = demo_machine(host), _uuid(host, index)
     here = [process for process in processes if process.gpu_uuid == identity]
-    used = sum(process.gpu_memory or 0 for process in here) + 22 * MIB
+    memory = sum(process.gpu_memory or 0 for process in here)
     load = min(1.0, sum(process.sm_utilization or 0.0 for process in here))
-    busy = load > 0
-    temperature = float(round(33 + index % 3 + load * 31 + _wave(now, 23, index)))
-    power = 75 + 2 * _wave(now, 17, index) + load * (565 + 30 * _wave(now, 7, index))
-    more = sections(index, load, power, temperature, running, _wave(now, 11, index))
-    if index == machine.sick:
-        more["health"] = replace(more["health"], recovery_action="gpu_reset")
-    return Gpu(
-        index=index,
-        uuid=identity,
-        name="NVIDIA H200",
-        pci_bus_id=f"00000000:{_BUSES[index]:02X}:00.0",
-        minor=index,
-        memory_total=_TOTAL,
-        memory_used=used,
-        memory_free=_TOTAL - _RESERVED - used,
-        memory_reserved=_RESERVED,
-        memory_unaccounted=22 * MIB,
-        utilization=round(load, 2),
-        memory_utilization=round(load * 0.6, 2),
-        temperature=temperature,
-        power=round(power, 2),
-        power_limit=700.0,
-        sm_clock=(1980 if busy else 345) * 1_000_000,
-        sm_clock_max=1_980_000_000,
-        memory_clock=3_201_000_000,
-        pstate=0,
-        persistence_mode=True,
-        accounting_mode=False,
-        display_active=False,
-        compute_mode="default",
-        ecc_uncorrected=0,
-        mig_mode=False,
-        cores=16896,
-        sm=132,
-        processes_known=True,
-        idle_for=0.0 if busy else round(2460 + running, 1),
-        stale_for=round(95.0 + running, 1) if index == machine.hung else None,
-        **more,
-    )
+    gpu = demo_gpu(index, identity, memory, load, now, running)
+    if index == machine.sick and gpu.health is not None:
+        return replace(gpu, health=replace(gpu.health, recovery_action="gpu_reset"))
+    return replace(gpu, stale_for=round(95.0 + running, 1)) if index == machine.hung else gpu
 
 
 def _process(job: DemoJob, host: str | None, index: int, now: float, running: float) -> Process:
-    load = None if job.load is None else job.load * (0.93 + 0.07 * _wave(now, 9, index + job.pid))
+    load = None if job.load is None else job.load * (0.93 + 0.07 * wave(now, 9, index + job.pid))
     return Process(
         pid=job.pid,
         start_time=round(now - running - job.age, 2),
         gpu_uuid=_uuid(host, index),
-        gpu_memory=int(job.memory * GIB * (1 + 0.004 * _wave(now, 41, job.pid))),
+        gpu_memory=int(job.memory * GIB * (1 + 0.004 * wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),
         memory_utilization=None if load is None else round(load * 0.6, 2),
         idle_for=round(2460 + running, 1) if load is None else 0.0,
         user=job.user,
         command=job.command,
-        cpu=round(job.cpu * (1 + 0.05 * _wave(now, 5, job.pid)), 3),
+        cpu=round(job.cpu * (1 + 0.05 * wave(now, 5, job.pid)), 3),
         rss=int((2.1 + job.memory / 20) * GIB),
         state="R" if job.load else "S",
         parent=job.origin.ancestors[0].pid if job.origin.ancestors else 1,
@@ -237,9 +198,3 @@ def _process(job: DemoJob, host: str | None, index: int, now: float, running: fl
 
 def _uuid(host: str | None, index: int) -> str:
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{host}/{index}' if host else str(index))}"
-
-
-def _wave(now: float, period: float, phase: float) -> float:
-    """Return -1..1, a sum of two sines of unrelated periods."""
-    angle = 2 * math.pi * now / period + phase
-    return 0.7 * math.sin(angle) + 0.3 * math.sin(2.7 * angle)
