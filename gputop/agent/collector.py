@@ -68,7 +68,7 @@ class Collector:
         """The GPUs that had answered when links and topology were asked for."""
         self._host = HostFacts()
         self._processes = ProcessCache()
-        self._enricher = Enricher()
+        self._enricher = Enricher(brief)
         self._enrichment_timeout = 0.0  # the first frame is urgent
         self._idle = IdleTimes()
         self._reservations = ReservationReader()

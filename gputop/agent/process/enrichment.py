@@ -14,9 +14,11 @@ import msgspec
 from gputop.agent.process.containers import ContainerNames
 from gputop.agent.process.cuda_context import loaded_frameworks, read_context
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
-from gputop.agent.process.environment import descendant_env, read_whole_environ
+from gputop.agent.process.environment import descendant_env, read_block, read_whole_environ
 from gputop.agent.process.origin import read_origin
-from gputop.agent.process.paths import MountCache
+from gputop.agent.process.paths import MountCache, view_of
+from gputop.agent.process.procfs import read_cgroup, read_file, read_link
+from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.stall import CallGuard, StalledError, Step
 from gputop.agent.worker import Worker
@@ -49,9 +51,18 @@ _FIRST_SECONDS, _SECONDS = 1.0, 0.1
 one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
 """Seconds for a search for descendants."""
+_TOGETHER = 16
+"""Processes that are read in one exchange with their reader, and in one guarded call."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
 """Seconds in a round for new processes, and for processes that are read again; those left over have
 their turn with the next tick."""
+
+
+_BRIEF_QUESTIONS = 2
+_QUESTIONS = (
+    (read_block,), (view_of,), (read_file, "cmdline"), (read_link, "cwd"), (read_link, "exe")
+)  # fmt: skip
+"""What is asked of every process; the first ones also if the enrichment is brief."""
 
 
 class Enrichment(NamedTuple):
@@ -91,9 +102,11 @@ class _EnrichedProcess(msgspec.Struct):
 
 
 class Enricher:
-    """Reads and keeps enrichment without delaying a tick."""
+    """Reads and keeps enrichment without delaying a tick. If it is `brief`, origins have only what
+    the control groups tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, brief: bool = False) -> None:
+        self._brief = brief
         self._processes: dict[PidAndStart, _EnrichedProcess] = {}
         self._holders = _NOBODY
         self._names = ContainerNames()
@@ -163,25 +176,42 @@ class Enricher:
         stalled = guard.waited
         end = time.monotonic() + seconds
         waiting = [key for key in keys if not guard.is_stuck(key)]
-        while waiting and not guard.is_full:
-            key, now = waiting[-1], time.monotonic()
+        groups = [waiting[k : k + _TOGETHER] for k in range(0, len(waiting), _TOGETHER)]
+        questions = _QUESTIONS[:_BRIEF_QUESTIONS] if self._brief else _QUESTIONS
+        while groups and not guard.is_full:
+            group, now = groups.pop(), time.monotonic()
             guard.careful = guard.waited >= stalled + _STALLS
-            mounts.step.at = key
-            try:
-                facts = guard.ask(mounts.step, partial(self._read, key, mounts, stat_of))
-            except StalledError:
-                mounts = MountCache(guard)
-                if guard.is_stuck(key):
-                    waiting.pop()
-                continue
-            waiting.pop()
-            later = now + _AGAIN + key[0] % _AGAIN  # not all at once
-            process = self._processes.setdefault(key, _EnrichedProcess(*facts))
-            process.context, process.origin = facts
-            process.again = now if guard.careful else later
+            facts: dict[PidAndStart, tuple[CudaContext, Origin]] = {}
+            with READER.reading_ahead([pid for pid, _ in group], *questions) as answered:
+                if len(group) > 1:  # whoever does not answer may not delay the others
+                    groups += [[key] for key in group if key[0] not in answered]
+                    group = [key for key in group if key[0] in answered]
+                try:
+                    guard.ask(mounts.step, partial(self._read_group, group, mounts, stat_of, facts))
+                except StalledError:
+                    mounts, facts = MountCache(guard), dict(facts)
+                    left = (key for key in group if key not in facts and not guard.is_stuck(key))
+                    groups.append([*left])
+            for key, (context, origin) in facts.items():
+                later = now + _AGAIN + key[0] % _AGAIN  # not all at once
+                process = self._processes.setdefault(key, _EnrichedProcess(context, origin))
+                process.context, process.origin = context, origin
+                process.again = now if guard.careful else later
             if time.monotonic() - (guard.waited - stalled) >= end:
                 break
         guard.careful = False
+
+    def _read_group(
+        self,
+        group: Iterable[PidAndStart],
+        mounts: MountCache,
+        stat_of: Callable[[int], ProcStat | None],
+        facts: dict[PidAndStart, tuple[CudaContext, Origin]],
+    ) -> None:
+        """Read processes one after another, and add what was read to `facts`."""
+        for key in group:
+            mounts.step.at = key
+            facts[key] = self._read(key, mounts, stat_of)
 
     def _read(
         self, key: PidAndStart, mounts: MountCache, stat_of: Callable[[int], ProcStat | None]
@@ -195,6 +225,8 @@ class Enricher:
             context = process.context if process else read_context(pid, environ, mounts)
             if environ.missing not in ("overwritten", "gone"):  # otherwise the old one still holds
                 context = msgspec.structs.replace(context, environ=environ)
+            if self._brief:
+                return context, read_cgroup(pid) or Origin()
             origin = read_origin(pid, whole.variables, mounts, stat_of)
             if process and origin.cwd is None:  # a zombie
                 origin = process.origin

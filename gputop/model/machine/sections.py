@@ -14,7 +14,7 @@ fall (a reset, a reload) start again. Sources: NVML's API reference, and nvidia-
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -50,7 +50,7 @@ BRIEF = "brief"
 """Marks a value that an agent asks for even if it is brief."""
 
 
-@cache
+@lru_cache(maxsize=16)
 def brief_of(kind: type) -> frozenset[str]:
     """Return the names of the values of a struct that are marked BRIEF."""
     hints = get_type_hints(kind, include_extras=True)
