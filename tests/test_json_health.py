@@ -256,7 +256,7 @@ OPTIONAL: dict[str, dict[str, set[str]]] = {
 RICH: Json = {
     "base": "h200x8",
     "processes": None,
-    "gpu": {"retired": {"single": 0, "double": 0, "pending": 0}},
+    "gpu": {"retired": {"single": 0, "double": 0, "pending": 0}, "links": {"switch": 17}},
     "gpus": len(OPTIONAL) + 1,
     "frozen_at": SECOND,
 }
@@ -291,4 +291,4 @@ def test_a_slow_driver_is_not_asked_for_everything_at_once(machine: MachineFacto
         first, second = agent.line()["gpus"][0], agent.refresh()["gpus"][0]
     assert first["ecc"] == second["ecc"]
     assert ((first["health"] or {}).get("fabric_state"), first["nvlink"]) == (None, None)
-    assert (second["health"]["fabric_state"], second["nvlink"]["up"]) == ("completed", 18)
+    assert (second["health"]["fabric_state"], second["nvlink"]["up"]) == ("completed", 17)

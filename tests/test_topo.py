@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.gpu.topology import read_topology
+from gputop.agent.gpu.topology import PlacedGpu, read_topology
 from gputop.model.machine.topology import cpu_list
 from tests.agent.driving import Agent
 from tests.conftest import MachineFactory
@@ -112,7 +112,7 @@ def test_without_an_answer_of_the_driver_the_pci_bus_is_asked(tmp_path: Path) ->
         (card / "numa_node").write_text(node + "\n")
         (card / "local_cpulist").write_text(cpus + "\n")
     places = ["00000000:0A:00.0", "00000000:0B:00.0", "00000000:0C:00.0", None]
-    found = read_topology([(None, place) for place in places], tmp_path)
+    found = read_topology([PlacedGpu(None, place) for place in places], tmp_path)
     assert found.cpus == ("8-15,40-47", None, None, None)
     assert found.numa == (1, None, None, None)
     assert found.p2p == ((None,) * 4,) * 4

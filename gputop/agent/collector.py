@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import pynvml
 
@@ -16,7 +15,7 @@ from gputop.agent.frame_builder import FrameBuilder, GpuReading, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, close_driver, open_driver
 from gputop.agent.gpu.events import XidEvents
 from gputop.agent.gpu.reader import GpuReader, GpuSample
-from gputop.agent.gpu.topology import read_links, read_topology
+from gputop.agent.gpu.topology import PlacedGpu, read_links, read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.nested import NestedNamespace
@@ -48,12 +47,16 @@ class Collector:
     """Makes Frames; one thread calls `collect`.
 
     With `hasty` the first is a Preview: only what GPUs report at once, without processes. Without
-    `driver` frames describe the host alone, and the driver is left alone.
+    `driver` frames describe the host alone, and the driver is left alone. If it is `brief`, GPUs
+    have only the values that are BRIEF (`model.machine.sections`); without `links` nothing is said
+    of how they are connected.
     """
 
-    def __init__(self, hasty: bool = False, driver: bool = True) -> None:
-        self._asks_driver = driver
-        self._hasty = hasty
+    def __init__(
+        self, hasty: bool = False, driver: bool = True, brief: bool = False, links: bool = True
+    ) -> None:
+        self._asks_driver, self._asks_links = driver, links
+        self._hasty, self._brief = hasty, brief
         self._opener: Worker[Driver | Problem] = Worker("driver", self._open, unreadable)
         self._driver = _NO_DRIVER
         self._events: XidEvents | None = None
@@ -65,7 +68,7 @@ class Collector:
         """The GPUs that had answered when links and topology were asked for."""
         self._host = HostFacts()
         self._processes = ProcessCache()
-        self._enricher = Enricher()
+        self._enricher = Enricher(brief)
         self._enrichment_timeout = 0.0  # the first frame is urgent
         self._idle = IdleTimes()
         self._reservations = ReservationReader()
@@ -83,7 +86,7 @@ class Collector:
             problem = self._lost_driver()
         if problem is None and self._events is None and not (settle or hasty):
             self._events = XidEvents(self.gpus)
-        if problem is None and not hasty and self._awake():
+        if problem is None and not hasty and self._asks_links and self._awake():
             self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         return (Preview if hasty else Frame)(
@@ -114,7 +117,7 @@ class Collector:
             return driver
         self._driver, self._events = driver, None
         NUMBERING.opened(driver.version)
-        self.gpus = [GpuReader(index, self._hasty) for index in range(driver.count)]
+        self.gpus = [GpuReader(index, self._hasty, self._brief) for index in range(driver.count)]
         return None
 
     def _open(self) -> Driver | Problem:
@@ -146,8 +149,16 @@ class Collector:
         self._links.ask()
         self._topology.ask()
 
-    def _places(self) -> list[tuple[Any, str | None]]:
-        return [(gpu.handle, gpu.latest.values.get("pci_bus_id")) for gpu in self.gpus]
+    def _places(self) -> list[PlacedGpu]:
+        return [
+            PlacedGpu(
+                gpu.handle,
+                gpu.latest.values.get("pci_bus_id"),
+                gpu.latest.values.get("numa_node"),
+                gpu.link_states,
+            )
+            for gpu in self.gpus
+        ]
 
     def _lost_driver(self) -> Problem | None:
         """Return the problem that all GPUs report. A driver that is gone is opened anew later."""

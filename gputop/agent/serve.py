@@ -104,6 +104,8 @@ def serve(
     driver: bool = True,
     files: bool = True,
     lease: float | None = None,
+    brief: bool = False,
+    links: bool = True,
 ) -> None:
     """Send frames until a Stop; does not return. With `preview` a Preview comes first.
 
@@ -115,7 +117,7 @@ def serve(
     outlet = Outlet()
     outlet.send(_hello(reader))
     READER.start()
-    collector = Collector(preview, driver)
+    collector = Collector(preview, driver, brief, links)
     schedule = _Schedule(interval)
     inlet = _Inlet(schedule.requests, outlet)
     threading.Thread(target=inlet.listen, name="requests", daemon=True).start()
@@ -143,14 +145,15 @@ def serve(
             record.keep(frame)
 
 
-def serve_once(reader: Versions = SPOKEN) -> None:
+def serve_once(reader: Versions = SPOKEN, brief: bool = False, links: bool = True) -> None:
     """Send one frame and end. It has the CPU use of processes, and the idle times that other agents
     recorded."""
     end_on_errors(READER.stop)
     outlet = Outlet()
     outlet.send(_hello(reader))
     READER.start()
-    outlet.send_frame(with_idle_times(Collector().collect(None, _ONCE_TIMEOUT, settle=True)))
+    collector = Collector(brief=brief, links=links)
+    outlet.send_frame(with_idle_times(collector.collect(None, _ONCE_TIMEOUT, settle=True)))
     READER.stop()
     os._exit(0)
 
@@ -259,7 +262,7 @@ def _end() -> NoReturn:
     os._exit(0)
 
 
-_SWITCHES = "--once", "--preview", "--no-driver", "--no-files"
+_SWITCHES = "--once", "--preview", "--no-driver", "--no-files", "--brief", "--no-links"
 _VALUES = "--interval", "--protocol", "--lease"
 
 
@@ -267,7 +270,8 @@ def main(words: list[str]) -> int:
     """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until a
     Stop. With --preview a Preview comes first. --protocol 1-2 gives the versions that the reader
     speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk.
-    With --lease SEC the agent ends once its reader has been silent that long. UsageError."""
+    With --lease SEC the agent ends once its reader has been silent that long. With --brief and
+    --no-links it asks the driver for less (see Collector). UsageError."""
     try:
         options = _options(words)
         interval = clamp_interval(float(options.get("--interval", "1")))
@@ -276,13 +280,15 @@ def main(words: list[str]) -> int:
     except ValueError:
         raise UsageError(
             "gputop agent takes --once or --interval SEC, --preview, --no-driver, --no-files, "
+            "--brief, --no-links, "
             f"--lease SEC and --protocol RANGE, not {' '.join(words)!r}"
         ) from None
     threading.stack_size(_STACK)
+    brief, links = "--brief" in options, "--no-links" not in options
     if "--once" in options:
-        serve_once(reader)
+        serve_once(reader, brief, links)
     driver, files = "--no-driver" not in options, "--no-files" not in options
-    serve(interval, "--preview" in options, reader, driver, files, lease)
+    serve(interval, "--preview" in options, reader, driver, files, lease, brief, links)
     return 0
 
 

@@ -33,7 +33,7 @@ from gputop.model.machine.frame import Frame
 from gputop.output import write
 from gputop.protocol.messages import Context, Probe
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
-from gputop.sources.opening import open_source
+from gputop.sources.opening import TABLE, open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 from gputop.variables import callers_environment
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         return status
 
     def ask_host(host: HostName | None) -> tuple[str, int]:
-        with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
+        with closing(open_source(host, _INTERVAL, demo=options.demo, less=TABLE)) as source:
             frame = readable_frame(source, answers if options.pid is None else _is_whole)
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 

@@ -22,7 +22,7 @@ from gputop.reservations.hold import Hold, remove
 from gputop.reservations.locks import QUEUE, LockFile, read_locks
 from gputop.sources.ask import readable_frame
 from gputop.sources.child import end_all
-from gputop.sources.opening import open_source
+from gputop.sources.opening import TABLE, open_source
 from gputop.variables import callers_environment
 
 DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
@@ -164,7 +164,7 @@ def _uuids(word: str) -> set[str]:
 
 def _gpus() -> tuple[Gpu, ...]:
     """Return the GPUs of this machine; none if the driver cannot be read."""
-    source = open_source(None, None)
+    source = open_source(None, None, less=TABLE)
     try:
         return readable_frame(source, lambda _: True).gpus
     except GputopError:

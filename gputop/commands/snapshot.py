@@ -11,7 +11,7 @@ from gputop.commands.hosts import answers_of
 from gputop.errors import DriverError, GputopError
 from gputop.output import write
 from gputop.settings import session_of
-from gputop.sources.opening import open_source
+from gputop.sources.opening import TABLE, open_source
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,7 +61,8 @@ def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
 def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
     """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile.
     DriverError, SourceError."""
-    with closing(open_source(host, None, demo=demo)) as source:
+    less = () if writer == _JSON else TABLE
+    with closing(open_source(host, None, demo=demo, less=less)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of
 

@@ -10,7 +10,7 @@ from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import TIMEOUT, readable_frame
-from gputop.sources.opening import open_source
+from gputop.sources.opening import BRIEF, open_source
 from gputop.sources.source import REFUSED, is_poor
 from gputop.sources.ssh.names import HostName
 
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     def ask(host: HostName | None) -> tuple[str, int]:
-        with closing(open_source(host, _INTERVAL, demo=options.demo)) as source:
+        with closing(open_source(host, _INTERVAL, demo=options.demo, less=(BRIEF,))) as source:
             frame = readable_frame(
                 source,
                 lambda frame: is_poor(source) or None not in (frame.links, frame.topology),

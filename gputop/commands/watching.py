@@ -17,7 +17,7 @@ from gputop.model.machine.text import short_name
 from gputop.output import complain
 from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
-from gputop.sources.opening import open_source
+from gputop.sources.opening import BRIEF, TABLE, open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
@@ -68,7 +68,9 @@ class Watch:
 
     def watch(self) -> Picked:
         """Return the last frame and its pick, with or without GPUs. DriverError, SourceError."""
-        with closing(open_source(self._host, self._interval, demo=self._demo)) as self._source:
+        less = TABLE if self._request.count == 1 else (BRIEF,)  # links tell which GPUs are near
+        source = open_source(self._host, self._interval, demo=self._demo, less=less)
+        with closing(source) as self._source:
             frame = wait_for_frame(self._source, self._is_over, math.inf)
         if frame.problem is not None:
             raise DriverError(str(frame.problem))

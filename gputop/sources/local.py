@@ -63,9 +63,13 @@ class LocalSource(AgentSource[AgentPipe]):
     """
 
     def __init__(
-        self, interval: float | None = 1.0, waits: bool = False, driver: bool = True
+        self,
+        interval: float | None = 1.0,
+        waits: bool = False,
+        driver: bool = True,
+        less: tuple[str, ...] = (),
     ) -> None:
-        self._options = () if driver else ("--no-driver",)
+        self._options = less if driver else ("--no-driver",)
         self._timeout = None if waits else SILENCE + (interval or 0.0)
         super().__init__("localhost", interval)
 

@@ -9,17 +9,25 @@ if TYPE_CHECKING:
     from gputop.sources.ssh.names import HostName
 
 
+BRIEF, NO_LINKS = "--brief", "--no-links"
+"""Less for an agent to ask the driver: only values of GPUs that tables and findings need
+(`model.machine.sections`), and not how the GPUs are connected."""
+TABLE = (BRIEF, NO_LINKS)
+
+
 def open_source(
     host: HostName | None,
     interval: float | None,
     waits: bool = False,
     driver: bool = True,
     demo: bool = False,
+    less: tuple[str, ...] = (),
 ) -> Source:
     """Return the source of a host, or of this machine if it is None.
 
     With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource; with
-    `demo` the machine is an invented one. Each source is imported here, only if it is needed.
+    `demo` the machine is an invented one. `less`: BRIEF, NO_LINKS. Each source is imported here,
+    only if it is needed.
     """
     if demo:
         from gputop.sources.demo.source import DemoSource
@@ -28,7 +36,7 @@ def open_source(
     if host is not None:
         from gputop.sources.ssh.source import SshSource
 
-        return SshSource(host, interval, waits, driver)
+        return SshSource(host, interval, waits, driver, less)
     from gputop.sources.local import LocalSource
 
-    return LocalSource(interval, waits, driver)
+    return LocalSource(interval, waits, driver, less)

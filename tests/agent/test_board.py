@@ -132,7 +132,7 @@ ONCE = {
     "nvmlDeviceGetSerial": 1,
     "nvmlDeviceGetVbiosVersion": 1,
     "nvmlDeviceGetArchitecture": 1,
-    "nvmlDeviceGetCudaComputeCapability": 2,  # whether it is integrated, and for its page
+    "nvmlDeviceGetCudaComputeCapability": 1,
     "nvmlDeviceGetVirtualizationMode": 1,
     "nvmlDeviceGetMaxClockInfo": 4,
     "nvmlDeviceGetTemperatureThreshold": 2,

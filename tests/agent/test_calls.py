@@ -50,7 +50,6 @@ STATIC = {
     "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetMinorNumber",
     "nvmlDeviceGetNumGpuCores",
-    "nvmlDeviceGetAttributes_v2",
 }
 SELDOM = {
     "nvmlDeviceGetEnforcedPowerLimit",

@@ -118,7 +118,7 @@ def test_mig_mode_is_switched(machine: MachineFactory) -> None:
 @pytest.mark.parametrize(
     ("gpu", "cores", "sm"),
     [
-        ({"cores": 16896, "sm": 114, "compute_capability": [9, 0]}, 16896, 114),
+        ({"cores": 16896, "sm": 114, "compute_capability": [13, 0]}, 16896, 114),
         ({"cores": None, "sm": 132, "compute_capability": [9, 0]}, None, 132),
         ({"cores": 2880, "compute_capability": [3, 5]}, 2880, 15),
         ({"cores": 3072, "compute_capability": [5, 2]}, 3072, 24),

@@ -314,8 +314,12 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
         int length = snprintf(key, sizeof key, "fields.%u", fields[i].fieldId);
         if (scope == 0xFFFFFFFF) strcpy(key + length, ":all");
         else if (scope) snprintf(key + length, sizeof key - (size_t)length, ":%u", scope);
+        u64 *value = &fields[i].value.ullVal;
+        unsigned id = fields[i].fieldId;
         fields[i].valueType = 3;   /* unsigned long long */
-        fields[i].nvmlReturn = get_u64(&call, key, &fields[i].value.ullVal);
+        fields[i].nvmlReturn = id == LINK_COUNT || id == LINK_STATE
+                                   ? link_field(&call, id, scope, value)
+                                   : get_u64(&call, key, value);
     }
     return NVML_SUCCESS;
 }

@@ -35,14 +35,31 @@ static nvmlReturn_t begin_link(const struct call *call, unsigned link, int *end)
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *out)
+static nvmlReturn_t state_of(const struct call *call, unsigned link, u64 *out)
 {
     int end;
+    nvmlReturn_t status = begin_link(call, link, &end);
+    if (status == NVML_SUCCESS) *out = end == TO_NOTHING ? number_or(call, "links.rest", 0) : 1;
+    return status;
+}
+
+/* NVML_FI_DEV_NVLINK_LINK_COUNT, and NVML_FI_DEV_NVLINK_GET_STATE with a link as its scope. */
+nvmlReturn_t link_field(const struct call *call, unsigned field, unsigned link, u64 *out)
+{
+    if (number_or(call, "links.fields", 1) == 0) return NVML_ERROR_NOT_SUPPORTED;
+    if (field == LINK_STATE) return state_of(call, link, out);
+    int end;
+    for (*out = 0; begin_link(call, (unsigned)*out, &end) == NVML_SUCCESS;) ++*out;
+    return *out == 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *out)
+{
+    u64 state = 0;
     BEGIN_DEVICE(device);
     REQUIRE(out);
-    nvmlReturn_t status = begin_link(&call, link, &end);
-    if (status == NVML_SUCCESS)
-        *out = end == TO_NOTHING ? (unsigned)number_or(&call, "links.rest", 0) : 1;
+    nvmlReturn_t status = state_of(&call, link, &state);
+    *out = (unsigned)state;
     return status;
 }
 

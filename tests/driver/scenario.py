@@ -43,7 +43,8 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     xids            [[3, 79]]: XID 79 in second 3; [] for none yet
     mig             mode, pending, max, devices: those of the slots, null for an empty one
     links           NVLinks that are up, by what is at their other end: switch, or a GPU's index;
-                    total: 18 where one is up; rest: the state of the others (0: down)
+                    total: 18 where one is up; rest: the state of the others (0: down);
+                    fields: 0 where nvmlDeviceGetFieldValues does not tell of links
     near            {"1": 20}: what nvmlDeviceGetTopologyCommonAncestor says of GPU 1
     pcie            generation, width, max_generation, max_width, tx, rx (KB/s), replays
     fields          {"82": 48}: nvmlDeviceGetFieldValues by id; with a scope "138:5" or "138:all"

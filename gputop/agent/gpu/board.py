@@ -65,6 +65,17 @@ def _positive_celsius(degrees: float | None) -> float | None:
     return validate.positive(validate.celsius(degrees))
 
 
+def _aperture(info: Any) -> tuple[int | None, int | None]:
+    if info is None:
+        return None, None
+    total = validate.positive(validate.memory(info.bar1Total))
+    return total, validate.memory(info.bar1Used, total)
+
+
+def _limits(milliwatts: Sequence[int] | None) -> tuple[float | None, ...]:
+    return tuple(map(validate.limit, milliwatts or (None, None)))
+
+
 class IdentitySection(Section):
     """Identity, which is asked for once."""
 
@@ -73,22 +84,23 @@ class IdentitySection(Section):
         "serial": (_text, pynvml.nvmlDeviceGetSerial),
         "vbios": (_text, pynvml.nvmlDeviceGetVbiosVersion),
         "architecture": (_ARCHITECTURES.get, pynvml.nvmlDeviceGetArchitecture),
-        "compute_capability": (capability, pynvml.nvmlDeviceGetCudaComputeCapability),
         "virtualization": (_VIRTUALIZATION.get, pynvml.nvmlDeviceGetVirtualizationMode),
     }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capability: str | None = None
+        """The compute capability, which the reader of the GPU needs before all else."""
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {"compute_capability": self.capability}
 
 
 class ApertureSection(Section):
     """BAR1, the aperture through which the PCI bus sees the memory; only its use changes."""
 
     name, kind, every = "bar1", sections.Bar1Memory, SELDOM
-
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        info = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo)
-        if info is None:
-            return {}
-        total = validate.positive(validate.memory(info.bar1Total))
-        return {"total": total, "used": validate.memory(info.bar1Used, total)}
+    calls = {("total", "used"): (_aperture, pynvml.nvmlDeviceGetBAR1MemoryInfo)}
 
 
 class EnginesSection(Section):
@@ -122,7 +134,16 @@ class PowerSection(Section):
     """Power; the default limit and the range of limits are asked for seldom."""
 
     name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
-    fields = (pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_FI_DEV_POWER_INSTANT)
+    fields = {
+        "average": (pynvml.NVML_FI_DEV_POWER_AVERAGE,),
+        "instant": (pynvml.NVML_FI_DEV_POWER_INSTANT,),
+    }
+    slow_calls = {
+        "limit_default": (validate.limit, pynvml.nvmlDeviceGetPowerManagementDefaultLimit),
+        ("limit_min", "limit_max"): (
+            _limits, pynvml.nvmlDeviceGetPowerManagementLimitConstraints
+        ),
+    }  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,19 +152,10 @@ class PowerSection(Section):
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         energy = validate.counter(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption))
         millijoules = self._energy.add(energy)
-        average, instant = (validate.watts(fields.get(field)) for field in self.fields)
         return {
-            "average": average,
-            "instant": instant,
+            "average": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
+            "instant": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),
             "energy": None if millijoules is None else millijoules / 1000,
-        }
-
-    def slow_values(self, ask: Ask) -> dict[str, Any]:
-        lowest, highest = ask(pynvml.nvmlDeviceGetPowerManagementLimitConstraints) or (None, None)
-        return {
-            "limit_default": validate.limit(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-            "limit_min": validate.limit(lowest),
-            "limit_max": validate.limit(highest),
         }
 
 
@@ -151,7 +163,7 @@ class ThermalSection(Section):
     """Temperatures. Fixed thresholds are asked for once; `with_margin` adds a missing margin."""
 
     name, kind, every = "thermal", sections.Thermal, QUICK
-    fields = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
+    fields = {"memory": (pynvml.NVML_FI_DEV_MEMORY_TEMP,)}
     calls = {"margin": (validate.margin, pynvml.nvmlDeviceGetMarginTemperature)}
     fixed = {
         "slowdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
@@ -171,11 +183,17 @@ def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | N
     return msgspec.structs.replace(thermal, margin=thermal.slowdown - temperature)
 
 
+def is_held_back(throttle: Any) -> bool:
+    """Return whether there is a finding about throttling, which tells the clock."""
+    reasons = throttle.reasons if isinstance(throttle, sections.Throttle) else ()
+    return any(THROTTLE_REASONS[name].code for name in reasons)
+
+
 class ThrottleSection(Section):
     """What holds the clocks back, now and since the first reading."""
 
     name, kind, every = "throttle", sections.Throttle, QUICK
-    fields = tuple(_HELD_BACK.values())
+    fields = {"shares": tuple(_HELD_BACK.values())}
 
     def __init__(self) -> None:
         super().__init__()

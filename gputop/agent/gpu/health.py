@@ -8,8 +8,18 @@ from typing import Any
 import pynvml
 
 from gputop.agent.gpu import validate
-from gputop.agent.gpu.sections import OFTEN, SELDOM, Ask, Fields, Section, plain_call
-from gputop.model.machine.sections import Ecc, Health
+from gputop.agent.gpu.sections import (
+    OFTEN,
+    SELDOM,
+    Ask,
+    Calls,
+    Fields,
+    Section,
+    only,
+    plain_call,
+    values_of,
+)
+from gputop.model.machine.sections import Ecc, Health, brief_of
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _ACTIONS: dict[float | None, str] = dict(enumerate((
@@ -40,37 +50,21 @@ _repair = plain_call("nvmlDeviceGetRepairStatus", version=1, words=2)
 _unrepairable = plain_call("nvmlDeviceGetUnrepairableMemoryFlag_v1", version=1, words=1)
 
 
-class HealthSection(Section):
-    """Recovery action, fabric, repairs. XIDs are events, and come from `agent.gpu.events`."""
-
-    name, kind, every = "health", Health, OFTEN
-    fields = (_RECOVERY_ACTION,)
-
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        unrepairable, fabric = ask(_unrepairable), ask(_fabric)
-        return {
-            "recovery_action": _ACTIONS.get(fields.get(_RECOVERY_ACTION)),
-            "repair_pending": _pending(ask(_repair)),
-            "unrepairable_memory": None if unrepairable is None else validate.flag(unrepairable[0]),
-            **({} if fabric is None else _fabric_values(fabric)),
-        }
-
-
-def _fabric_values(info: list[int]) -> dict[str, Any]:
+def _fabric_values(
+    info: list[int] | None,
+) -> tuple[str | None, tuple[str, ...] | None, bool | None]:
     """Return Health's fields about the fabric, from the words of nvmlGpuFabricInfo_v2_t.
 
     The status counts only once the state is complete (nvml.h).
     """
+    if info is None:
+        return None, None, None
     *uuid, status, _clique, state, mask = info
     name = _STATES[state] if state < len(_STATES) else None
     if name in (None, "not_supported"):
-        return {"fabric_state": name}
+        return name, None, None
     failed = name == "completed" and status != pynvml.NVML_SUCCESS
-    return {
-        "fabric_state": "failed" if failed else name,
-        "fabric_health": _problems(mask),
-        "fabric_cluster": any(uuid),
-    }
+    return "failed" if failed else name, _problems(mask), any(uuid)
 
 
 def _problems(mask: int) -> tuple[str, ...] | None:
@@ -91,6 +85,25 @@ def _pending(repairs: list[int] | None) -> bool | None:
     return None if not flags or None in flags else False
 
 
+def _first_flag(words: Sequence[int] | None) -> bool | None:
+    return None if words is None else validate.flag(words[0])
+
+
+class HealthSection(Section):
+    """Recovery action, fabric, repairs. XIDs are events, and come from `agent.gpu.events`."""
+
+    name, kind, every = "health", Health, OFTEN
+    fields = {"recovery_action": (_RECOVERY_ACTION,)}
+    calls = {
+        "repair_pending": (_pending, _repair),
+        "unrepairable_memory": (_first_flag, _unrepairable),
+        ("fabric_state", "fabric_health", "fabric_cluster"): (_fabric_values, _fabric),
+    }
+
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {"recovery_action": _ACTIONS.get(fields.get(_RECOVERY_ACTION))}
+
+
 _CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
 _UNCORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 _VOLATILE = pynvml.NVML_VOLATILE_ECC
@@ -104,6 +117,19 @@ _EXCEEDED = 23
 
 def _count(pages: Sequence[object] | None) -> int | None:
     return None if pages is None else len(pages)
+
+
+def _exceeded(status: Sequence[int] | None) -> bool | None:
+    return None if status is None else validate.flag(status[_EXCEEDED])
+
+
+def _modes(current_and_pending: Sequence[int] | None) -> tuple[bool | None, ...]:
+    return tuple(map(validate.flag, current_and_pending or (None, None)))
+
+
+def _remapped(answer: Sequence[int] | None) -> tuple[int | None, ...]:
+    correctable, uncorrectable, *flags = answer or (None,) * 4
+    return validate.rows(correctable), validate.rows(uncorrectable), *map(validate.flag, flags)
 
 
 class EccSection(Section):
@@ -121,6 +147,15 @@ class EccSection(Section):
         "aggregate_uncorrected": (
             validate.counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC
         ),
+        "sram_threshold_exceeded": (_exceeded, _sram_status),
+        ("enabled", "pending"): (_modes, pynvml.nvmlDeviceGetEccMode),
+    }  # fmt: skip
+    rows = {
+        (
+            "remapped_correctable", "remapped_uncorrectable", "remap_pending", "remap_failure"
+        ): (_remapped, pynvml.nvmlDeviceGetRemappedRows),
+    }  # fmt: skip
+    pages: Calls = {
         "retired_single": (
             _count, _pages, pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
         ),
@@ -130,16 +165,14 @@ class EccSection(Section):
         "retired_pending": (validate.flag, pynvml.nvmlDeviceGetRetiredPagesPendingStatus),
     }  # fmt: skip
 
+    is_short = False
+
+    def shorten(self) -> bool:
+        self.pages, self.is_short = only(self.pages, brief_of(self.kind)), True
+        return super().shorten()
+
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        sram = ask(_sram_status)
-        enabled, pending = ask(pynvml.nvmlDeviceGetEccMode) or (None, None)
-        remapped = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
-        return {
-            "enabled": validate.flag(enabled),
-            "pending": validate.flag(pending),
-            "sram_threshold_exceeded": None if sram is None else validate.flag(sram[_EXCEEDED]),
-            "remapped_correctable": validate.rows(remapped[0]),
-            "remapped_uncorrectable": validate.rows(remapped[1]),
-            "remap_pending": validate.flag(remapped[2]),
-            "remap_failure": validate.flag(remapped[3]),
-        }
+        """Return rows and pages; a card has one or the other, and if it is short, rows suffice."""
+        rows = values_of(ask, self.rows)
+        suffices = self.is_short and any(row is not None for row in rows.values())
+        return rows if suffices else rows | values_of(ask, self.pages)

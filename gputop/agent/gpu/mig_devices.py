@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pynvml
@@ -48,23 +48,19 @@ def _memory_v2(handle: Any) -> Any:
     return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
 
 
-def cores(ask: Ask) -> dict[str, int | None]:
-    """Return the `cores` and `sm` of a GPU.
+def cores(ask: Ask, capability: str | None) -> dict[str, int | None]:
+    """Return the `cores` and `sm` of a GPU of a compute capability.
 
     Drivers refuse both while MIG mode is on (DataDog/datadog-agent#45266), and NVML promises the
     attributes of MIG devices alone.
     """
     count = validate.units(ask(pynvml.nvmlDeviceGetNumGpuCores))
+    per_sm = _CORES_PER_SM.get(capability or "")
+    if count is not None and per_sm is not None and count % per_sm == 0:
+        return {"cores": count, "sm": count // per_sm}
     attributes = ask(pynvml.nvmlDeviceGetAttributes_v2)
     sm = validate.units(attributes.multiprocessorCount) if attributes else None
-    if sm is None and count is not None:
-        sm = _multiprocessors(count, ask(pynvml.nvmlDeviceGetCudaComputeCapability))
     return {"cores": count, "sm": sm}
-
-
-def _multiprocessors(count: int, capability: Sequence[int] | None) -> int | None:
-    per_sm = _CORES_PER_SM.get(".".join(map(str, capability or ())))
-    return None if per_sm is None or count % per_sm else count // per_sm
 
 
 class _OpenMigDevice:

@@ -6,7 +6,7 @@ A call that the driver or the card lacks is made once, and not again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,12 +18,13 @@ from gputop.agent.gpu.gpm import GpmSection
 from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
 from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
-from gputop.agent.gpu.sections import Sections, values_of
+from gputop.agent.gpu.sections import Sections, only, values_of
 from gputop.agent.gpu.traffic import NvlinkSection, PcieSection
 from gputop.agent.host import card_file, is_wsl
 from gputop.agent.worker import Worker
-from gputop.model.machine.gpu import UNREADABLE
+from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.limits import INTEGRATED
+from gputop.model.machine.sections import LOADED, brief_of
 from gputop.model.machine.text import printable
 
 T = TypeVar("T")
@@ -47,7 +48,6 @@ _ASLEEP = {"suspended", "suspending"}
 (Documentation/ABI/testing/sysfs-devices-power)."""
 
 _SECTIONS = (
-    board.IdentitySection,
     board.ApertureSection,
     board.EnginesSection,
     board.ClocksSection,
@@ -57,7 +57,6 @@ _SECTIONS = (
     PcieSection,
     EccSection,
     HealthSection,
-    NvlinkSection,
 )
 
 _TEMPERATURES = pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature
@@ -134,11 +133,11 @@ class GpuSample(msgspec.Struct, frozen=True):
 
 class GpuReader:
     """Reads one GPU, by its NVML index. Its `worker` makes one cycle of calls; the first cycle of a
-    `hasty` one has only the quick calls."""
+    `hasty` one has only the quick calls, and a `brief` one asks only for values that are BRIEF."""
 
-    def __init__(self, index: int, hasty: bool = False) -> None:
+    def __init__(self, index: int, hasty: bool = False, brief: bool = False) -> None:
         self.index = index
-        self._hasty = hasty
+        self._hasty, self._brief = hasty, brief
         self.handle: Any = None
         """NVML's handle; None until there is one, and after an error."""
         self._absent: set[tuple[Any, ...]] = set()
@@ -148,9 +147,16 @@ class GpuReader:
         self._slow_due = 0.0
         self._cycle = 0
         self._in_use = False
-        self._integrated = False
         self._lists = ProcessLists()
-        self._sections = Sections(section() for section in _SECTIONS)
+        self._slow_calls, self._brisk_calls, self._fast_calls = _SLOW, _EVERY_SECOND, _FAST
+        self._identity, self._nvlinks = board.IdentitySection(), NvlinkSection()
+        sections = [self._identity, *(section() for section in _SECTIONS), self._nvlinks]
+        if brief:
+            names = brief_of(Gpu)
+            self._slow_calls, self._brisk_calls = only(_SLOW, names), only(_EVERY_SECOND, names)
+            self._fast_calls = only(_FAST, names)
+            sections = [section for section in sections if section.shorten()]
+        self._sections = Sections(sections)
         self._gpm = GpmSection()
         self._mig_devices = MigDevices()
         self.worker = Worker(f"gpu {index}", self._read, self._failed)
@@ -164,6 +170,11 @@ class GpuReader:
     def uuid(self) -> str | None:
         """The GPU's UUID; None until it is known."""
         return self._fixed.get("uuid")
+
+    @property
+    def link_states(self) -> Sequence[int] | None:
+        """The states (NVML_NVLINK_STATE_*) of its NVLinks; None until they are known."""
+        return self._nvlinks.states
 
     def read_memory(self) -> tuple[int | None, frozenset[int]]:
         """Return the bytes in use and the listed PIDs, from another thread than the worker's.
@@ -218,10 +229,14 @@ class GpuReader:
         values.update(self._read_fast())
         if hasty:
             return GpuSample(values=values, held=None)
-        values.update(self._sections.read(self._ask, time.monotonic()))
+        at_work = (values["utilization"] or 0.0) >= LOADED
+        values.update(self._sections.read(self._ask, time.monotonic(), at_work))
         values["thermal"] = board.with_margin(values.get("thermal"), values["temperature"])
-        self._gpm.begin(self._ask, self.handle, time.monotonic())
-        values["activity"] = self._gpm.read(utilization=values["utilization"])
+        if self._brief and board.is_held_back(values.get("throttle")):
+            values.update(values_of(self._ask, only(_FAST, ("sm_clock",))))
+        if not self._brief:
+            self._gpm.begin(self._ask, self.handle, time.monotonic())
+            values["activity"] = self._gpm.read(utilization=values["utilization"])
         values["mig"] = self._mig_devices.read(self._gpm.read)
         total, used = values.get("memory_total"), values.get("memory_used")
         listed = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -257,28 +272,29 @@ class GpuReader:
             self._absent.clear()
             self._sections.reset()
             self._gpm.reset()
-            self._fixed.update(cores(self._ask))
+            self._fixed.update(cores(self._ask, self._identity.capability))
 
     def _read_fixed(self) -> dict[str, Any]:
         capability = board.capability(self._ask(pynvml.nvmlDeviceGetCudaComputeCapability))
-        self._integrated = capability in INTEGRATED
-        return {**values_of(self._ask, _FIXED), **cores(self._ask)}
+        self._identity.capability = capability
+        return {**values_of(self._ask, _FIXED), **cores(self._ask, capability)}
 
     def _read_memory(self) -> dict[str, int | None]:
         """Return the memory; empty for an integrated GPU, as some drivers report the machine's."""
-        return {} if self._integrated else read_memory(self._ask)
+        integrated = self._identity.capability in INTEGRATED
+        return {} if integrated else read_memory(self._ask)
 
     def _read_slow(self) -> dict[str, Any]:
-        return {**values_of(self._ask, _SLOW), "mig_mode": self._mig_mode()}
+        return {**values_of(self._ask, self._slow_calls), "mig_mode": self._mig_mode()}
 
     def _read_fast(self) -> dict[str, Any]:
         rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
         if self._cycle % 2 or not self._brisk:
-            self._brisk = values_of(self._ask, _EVERY_SECOND)
+            self._brisk = values_of(self._ask, self._brisk_calls)
         return {
             "utilization": validate.ratio(rates.gpu) if rates else None,
             "memory_utilization": validate.ratio(rates.memory) if rates else None,
-            **values_of(self._ask, _FAST),
+            **values_of(self._ask, self._fast_calls),
             **self._brisk,
         }
 

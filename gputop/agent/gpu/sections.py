@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
+
+from gputop.model.machine.sections import brief_of
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -34,16 +36,32 @@ class Ask(Protocol):
     def __call__(self, call: Callable[..., T], *arguments: int | None) -> T | None: ...
 
 
-Calls = Mapping[str, tuple[Any, ...]]
-"""For each value by name: a function that converts an answer (None, too), the call, and its
-arguments. If there are several calls, the first one with an answer counts."""
+Calls = Mapping[Any, tuple[Any, ...]]
+"""For each value by name, or for several by a tuple of names: a function that converts an answer
+(None, too), the call, and its arguments. If there are several calls, the first one with an answer
+counts."""
+FieldIds = Mapping[str, tuple[int, ...]]
+"""The NVML_FI ids (`scoped` if they have a scope) that each value needs, by name."""
 
 
 def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
     """Return the converted answers of calls, by name."""
+    values: dict[str, Any] = {}
+    for names, (convert, call, *rest) in calls.items():
+        value = convert(first_of(ask, call, *rest) if isinstance(call, tuple) else ask(call, *rest))
+        if isinstance(names, str):
+            values[names] = value
+        else:
+            values.update(zip(names, value, strict=True))
+    return values
+
+
+def only(table: Mapping[Any, T], wanted: Collection[str]) -> dict[Any, T]:
+    """Return the entries of a table for values that are wanted."""
     return {
-        name: convert(first_of(ask, call, *rest) if isinstance(call, tuple) else ask(call, *rest))
-        for name, (convert, call, *rest) in calls.items()
+        names: entry
+        for names, entry in table.items()
+        if any(name in wanted for name in ((names,) if isinstance(names, str) else names))
     }
 
 
@@ -61,14 +79,20 @@ class Section:
     kind: ClassVar[Callable[..., Any]]
     every: ClassVar[float]
     """Seconds between two readings."""
-    fields: ClassVar[tuple[int, ...]] = ()
-    """The NVML_FI ids that it needs."""
-    calls: ClassVar[Calls] = {}
+    fields: FieldIds = {}
+    """Fields that it needs at every reading."""
+    calls: Calls = {}
     """Calls made at every reading."""
-    fixed: ClassVar[Calls] = {}
-    """Calls made until they have an answer, which does not change."""
+    fixed: Calls = {}
+    """Calls made until they have an answer, which does not change; each for one value."""
     slow: ClassVar[float] = NEVER
     """Seconds between two readings of the slow values."""
+    slow_fields: FieldIds = {}
+    """Fields that they need."""
+    slow_calls: Calls = {}
+    """Calls made for them."""
+    only_at_work = False
+    """Whether it is read only while the GPU is at work."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
@@ -77,13 +101,27 @@ class Section:
         self.due = 0.0
         """When it is due again, in monotonic seconds."""
 
+    def shorten(self) -> bool:
+        """Leave out from now on what is not BRIEF; return whether anything is left."""
+        names = brief_of(self.kind)
+        self.fields, self.slow_fields = only(self.fields, names), only(self.slow_fields, names)
+        self.calls, self.slow_calls = only(self.calls, names), only(self.slow_calls, names)
+        self.fixed = only(self.fixed, names)
+        return bool(names)
+
+    def needed_fields(self, now: float) -> Iterator[int]:
+        """Yield the fields for a reading at `now`."""
+        for table in (self.fields, self.slow_fields if now >= self._slow_due else {}):
+            for ids in table.values():
+                yield from ids
+
     def read(self, ask: Ask, fields: Fields, now: float) -> Any:
         """Return the section at `now` (monotonic seconds); None if it has no values."""
         if None in self._fixed.values():
-            left = {name: call for name, call in self.fixed.items() if self._fixed[name] is None}
-            self._fixed.update(values_of(ask, left))
+            unknown = [name for name, value in self._fixed.items() if value is None]
+            self._fixed.update(values_of(ask, only(self.fixed, unknown)))
         if now >= self._slow_due:
-            self._slow, self._slow_due = self.slow_values(ask), now + self.slow
+            self._slow, self._slow_due = self.slow_values(ask, fields), now + self.slow
         values = self._fixed | values_of(ask, self.calls) | self.other_values(ask, fields, now)
         values |= self._slow
         return None if all(value is None for value in values.values()) else self.kind(**values)
@@ -92,9 +130,9 @@ class Section:
         """Return the values that take more than one call each."""
         return {}
 
-    def slow_values(self, ask: Ask) -> dict[str, Any]:
+    def slow_values(self, ask: Ask, fields: Fields) -> dict[str, Any]:
         """Return the values that are read less often than the rest."""
-        return {}
+        return values_of(ask, self.slow_calls)
 
 
 class CounterTotal:
@@ -170,14 +208,18 @@ class Sections:
         self.refresh()
         self._absent.clear()
 
-    def read(self, ask: Ask, now: float) -> dict[str, object | None]:
+    def read(self, ask: Ask, now: float, at_work: bool = True) -> dict[str, object | None]:
         """Read sections that are due, not all at once if the driver is slow. Return all values."""
-        due = [section for section in self._sections if now >= section.due]
+        due = [
+            section
+            for section in self._sections
+            if now >= section.due and (at_work or not section.only_at_work)
+        ]
         due.sort(key=lambda section: section.due)  # those that had to wait come first
         since = [section.due for section in due]
         for section in due:  # before the reading: a `refresh` during it asks for another one
             section.due = now + section.every - _EARLY
-        fields = self._fields(ask, [field for section in due for field in section.fields])
+        fields = self._fields(ask, [id_ for section in due for id_ in section.needed_fields(now)])
         end = time.monotonic() + _TIMEOUT
         for count, section in enumerate(due, 1):
             self.values[section.name] = section.read(ask, fields, now)

@@ -10,11 +10,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
-from gputop.agent.gpu import validate
 from gputop.agent.gpu.driver import ask_driver
 from gputop.agent.host import FolderPath, card_file
 from gputop.model.cuda.enumeration import normalize_bus_id
@@ -40,17 +39,30 @@ _WORDS = 128
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 
 
-def read_links(gpus: Sequence[tuple[Any, str | None]]) -> Links:
-    """Return the link of every pair of GPUs (handle, PCI bus id) as `nvidia-smi topo -m` writes it;
-    None if it is unknown."""
+class PlacedGpu(NamedTuple):
+    """A GPU, and what is known of where it is."""
+
+    handle: Any
+    """NVML's handle; None while it does not answer."""
+    bus_id: str | None
+    numa_node: int | None = None
+    """The NUMA node that its memory is."""
+    link_states: Sequence[int] | None = None
+    """Those of its NVLinks; None: they are not known yet."""
+
+
+def read_links(gpus: Sequence[PlacedGpu]) -> Links:
+    """Return the link of every pair of GPUs as `nvidia-smi topo -m` writes it; None if it is
+    unknown."""
     count = len(gpus)
-    ports = [_ports(handle) for handle, _ in gpus]
+    ports = [_ports(gpu) for gpu in gpus]
     rows: list[list[str | None]] = [[None] * count for _ in range(count)]
     for a in range(count):
         rows[a][a] = ITSELF
         for b in range(a + 1, count):
-            links = _between(ports[a], ports[b], normalize_bus_id(gpus[b][1]))
-            rows[a][b] = rows[b][a] = f"NV{links}" if links else _level(gpus[a][0], gpus[b][0])
+            links = _between(ports[a], ports[b], normalize_bus_id(gpus[b].bus_id))
+            level = None if links else _level(gpus[a].handle, gpus[b].handle)
+            rows[a][b] = rows[b][a] = f"NV{links}" if links else level
     return tuple(map(tuple, rows))
 
 
@@ -65,10 +77,13 @@ def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> 
     return states
 
 
-def _ports(handle: Any) -> Counter[_PciAddress]:
+def _ports(gpu: PlacedGpu) -> Counter[_PciAddress]:
     """Count a GPU's working NVLinks by the PCI address at their other end; all switches are one."""
     ports: Counter[_PciAddress] = Counter()
-    for link, state in enumerate(link_states(lambda call, link: ask_driver(call, handle, link))):
+    handle, states = gpu.handle, gpu.link_states
+    if states is None:
+        states = link_states(lambda call, link: ask_driver(call, handle, link))
+    for link, state in enumerate(states):
         if state not in (UP, ASLEEP):  # a sleeping link still leads there
             continue
         kind = ask_driver(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
@@ -90,21 +105,20 @@ def _level(a: Any, b: Any) -> str | None:
     return _LEVELS.get(ask_driver(pynvml.nvmlDeviceGetTopologyCommonAncestor, a, b))
 
 
-def read_topology(gpus: Sequence[tuple[Any, str | None]], sys: FolderPath = "/sys") -> Topology:
-    """Return the topology of GPUs (handle, PCI bus id)."""
+def read_topology(gpus: Sequence[PlacedGpu], sys: FolderPath = "/sys") -> Topology:
+    """Return the topology of GPUs."""
     allowed = os.sched_getaffinity(0)
-    near = [_cpus(handle) or _local_cpus(sys, bus_id) for handle, bus_id in gpus]
+    near = [_cpus(gpu.handle) or _local_cpus(sys, gpu.bus_id) for gpu in gpus]
+    handles = [gpu.handle for gpu in gpus]
     return Topology(
         p2p=tuple(
-            tuple(a is not b and _reaches(a, b) for b, _ in gpus) if a else (None,) * len(gpus)
-            for a, _ in gpus
+            tuple(a is not b and _reaches(a, b) for b in handles) if a else (None,) * len(gpus)
+            for a in handles
         ),
         cpus=tuple(map(cpu_list, near)),
         usable_cpus=tuple(cpu_list(allowed.intersection(cpus)) for cpus in near),
-        numa=tuple(_node(handle, sys, bus_id) for handle, bus_id in gpus),
-        gpu_numa=tuple(
-            validate.node(ask_driver(pynvml.nvmlDeviceGetNumaNodeId, handle)) for handle, _ in gpus
-        ),
+        numa=tuple(_node(gpu.handle, sys, gpu.bus_id) for gpu in gpus),
+        gpu_numa=tuple(gpu.numa_node for gpu in gpus),
     )
 
 

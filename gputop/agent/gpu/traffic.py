@@ -19,7 +19,6 @@ from gputop.agent.gpu.sections import (
     Fields,
     Section,
     scoped,
-    values_of,
 )
 from gputop.agent.gpu.topology import ASLEEP, UP, link_states
 from gputop.model.machine import sections
@@ -30,11 +29,6 @@ _WRAPS = 2**32
 """NVML does not say how wide its byte counters are: one that never passes this may wrap several
 times a second."""
 _MOST_RATE = 10**12
-_LINK = {
-    "generation": (validate.pcie_generation, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
-    "width": (validate.pcie_width, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-    "replays": (validate.counter, pynvml.nvmlDeviceGetPcieReplayCounter),
-}
 
 
 class PcieSection(Section):
@@ -42,7 +36,15 @@ class PcieSection(Section):
     less often than its traffic."""
 
     name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
-    fields = (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
+    fields = {
+        "tx": (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,),
+        "rx": (pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,),
+    }
+    slow_calls = {
+        "generation": (validate.pcie_generation, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+        "width": (validate.pcie_width, pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+        "replays": (validate.counter, pynvml.nvmlDeviceGetPcieReplayCounter),
+    }
     fixed = {
         "generation_max": (validate.pcie_generation, pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "width_max": (validate.pcie_width, pynvml.nvmlDeviceGetMaxPcieLinkWidth),
@@ -53,12 +55,16 @@ class PcieSection(Section):
         self._rates = (CounterRate(), CounterRate())
         self._throughput = PcieThroughput()
 
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        tx, rx = self._traffic(ask, [fields.get(field) for field in self.fields], now)
-        return {"tx": tx, "rx": rx}
+    def shorten(self) -> bool:
+        self.only_at_work = True  # a slow link means nothing while the GPU has nothing to do
+        return super().shorten()
 
-    def slow_values(self, ask: Ask) -> dict[str, Any]:
-        return values_of(ask, _LINK)
+    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        if not self.fields:
+            return {}
+        counts = [fields.get(field) for ids in self.fields.values() for field in ids]
+        tx, rx = self._traffic(ask, counts, now)
+        return {"tx": tx, "rx": rx}
 
     def _traffic(
         self, ask: Ask, counts: list[int | float | None], now: float
@@ -108,22 +114,30 @@ class PcieThroughput:
 
 _TX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS)
 _RX = scoped(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS)
-_ERRORS = [
+_LINK_COUNT = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
+_LINK_STATES = tuple(
+    scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link)
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS)
+)
+_ERRORS = (
     pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
-]
+)
 
 
 class NvlinkSection(Section):
     """NVLink rates each time, the rest now and then; None on a card without NVLinks."""
 
     name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, 30.0
-    fields = (_TX, _RX)
+    fields = {"tx": (_TX,), "rx": (_RX,)}
+    slow_fields = {"up": (_LINK_COUNT, *_LINK_STATES), "errors": _ERRORS}
 
     def __init__(self) -> None:
         super().__init__()
+        self.states: list[int] | None = None
+        """The states (NVML_NVLINK_STATE_*) of all links; None before the first reading."""
         self._tx, self._rx = CounterRate(_KIB), CounterRate(_KIB)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
@@ -132,17 +146,27 @@ class NvlinkSection(Section):
             "rx": self._rx.per_second(validate.counter(fields.get(_RX)), now),
         }
 
-    def slow_values(self, ask: Ask) -> dict[str, Any]:
-        """Return the links' states and errors, which take a call for each link."""
-        states = link_states(ask)
+    def slow_values(self, ask: Ask, fields: Fields) -> dict[str, Any]:
+        """Return the links' states and errors. NVML sums up the errors of all links, which takes it
+        longer than rates."""
+        states = self.states = _all_up(fields) or link_states(ask)
+        if not states:
+            return {}
         up, asleep = states.count(UP), states.count(ASLEEP)
-        down = len(states) - up - asleep
-        return {"up": up, "down": down, "asleep": asleep, "errors": ask(_errors)} if states else {}
+        errors = [
+            count for id_ in _ERRORS if (count := validate.counter(fields.get(id_))) is not None
+        ]
+        return {
+            "up": up,
+            "down": len(states) - up - asleep,
+            "asleep": asleep,
+            "errors": sum(errors) if errors else None,
+        }
 
 
-def _errors(handle: Any) -> int | None:
-    """Return the errors of all links. NVML sums them up, so they are read less often than rates."""
-    records = pynvml.nvmlDeviceGetFieldValues(handle, _ERRORS)
-    values = [rec.value.ullVal for rec in records if rec.nvmlReturn == pynvml.NVML_SUCCESS]
-    counts = [count for count in map(validate.counter, values) if count is not None]
-    return sum(counts) if counts else None
+def _all_up(fields: Fields) -> list[int]:
+    """Return the states of all links if the fields say that every link is up, otherwise nothing:
+    then each link is asked for. NCCL reads the same fields (src/misc/nvmlwrap, graph/xml.cc)."""
+    states = [state for id_ in _LINK_STATES if (state := fields.get(id_)) is not None]
+    up = states.count(UP)
+    return [UP] * up if up == len(states) == fields.get(_LINK_COUNT) else []

@@ -13,8 +13,11 @@ import msgspec
 from gputop.agent.process.containers import ContainerNames
 from gputop.agent.process.cuda_context import loaded_frameworks, read_context
 from gputop.agent.process.device_holders import DeviceHolders, HolderFinder
-from gputop.agent.process.environment import descendant_env, read_whole_environ
+from gputop.agent.process.environment import descendant_env, read_block, read_whole_environ
+from gputop.agent.process.mounts import view_of
 from gputop.agent.process.origin import read_origin
+from gputop.agent.process.procfs import read_cgroup, read_file, read_link
+from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.worker import Worker
 from gputop.model.machine.environment import CudaContext, Environ, what_matters
@@ -41,9 +44,18 @@ _FIRST_SECONDS, _SECONDS = 1.0, 0.1
 one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
 """Seconds for a search for descendants."""
+_TOGETHER = 16
+"""Processes that are read in one exchange with their reader, and in one guarded call."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
 """Seconds in a round for new processes, and for processes that are read again; those left over have
 their turn with the next tick."""
+
+
+_BRIEF_QUESTIONS = 2
+_QUESTIONS = (
+    (read_block,), (view_of,), (read_file, "cmdline"), (read_link, "cwd"), (read_link, "exe")
+)  # fmt: skip
+"""What is asked of every process; the first ones also if the enrichment is brief."""
 
 
 class Enrichment(NamedTuple):
@@ -83,9 +95,11 @@ class _EnrichedProcess(msgspec.Struct):
 
 
 class Enricher:
-    """Reads and keeps enrichment without delaying a tick."""
+    """Reads and keeps enrichment without delaying a tick. If it is `brief`, origins have only what
+    the control groups tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, brief: bool = False) -> None:
+        self._brief = brief
         self._processes: dict[PidAndStart, _EnrichedProcess] = {}
         self._holders = _NOBODY
         self._names = ContainerNames()
@@ -150,14 +164,21 @@ class Enricher:
         """Read processes for `seconds`; those left over have their turn with the next round."""
         stat_of = table.get if table else cache(read_stat)
         end = time.monotonic() + seconds
-        for key in keys:
-            now = time.monotonic()
-            facts = self._read(key, stat_of)
-            process = self._processes.setdefault(key, _EnrichedProcess(*facts))
-            process.context, process.origin = facts
-            process.again = now + _AGAIN + key[0] % _AGAIN  # not all at once
-            if time.monotonic() >= end:
-                break
+        waiting = list(keys)
+        groups = [waiting[k : k + _TOGETHER] for k in range(0, len(waiting), _TOGETHER)]
+        questions = _QUESTIONS[:_BRIEF_QUESTIONS] if self._brief else _QUESTIONS
+        while groups and time.monotonic() < end:
+            group = groups.pop()
+            with READER.reading_ahead([pid for pid, _ in group], *questions) as answered:
+                if len(group) > 1:  # whoever does not answer may not delay the others
+                    groups[:0] = [[key] for key in group if key[0] not in answered]
+                    group = [key for key in group if key[0] in answered]
+                for key in group:
+                    now = time.monotonic()
+                    facts = self._read(key, stat_of)
+                    process = self._processes.setdefault(key, _EnrichedProcess(*facts))
+                    process.context, process.origin = facts
+                    process.again = now + _AGAIN + key[0] % _AGAIN  # not all at once
 
     def _read(
         self, key: PidAndStart, stat_of: Callable[[int], ProcStat | None]
@@ -171,6 +192,8 @@ class Enricher:
             context = process.context if process else read_context(pid, environ)
             if environ.missing not in ("overwritten", "gone"):  # otherwise the old one still holds
                 context = msgspec.structs.replace(context, environ=environ)
+            if self._brief:
+                return context, read_cgroup(pid) or Origin()
             origin = read_origin(pid, whole.variables, stat_of)
             if process and origin.cwd is None:  # a zombie
                 origin = process.origin

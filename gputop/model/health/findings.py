@@ -23,6 +23,7 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.health.xids import REBOOT, REPLACE, RESET, meaning
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
+from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import duration, percent, ranges
 
 FindingLevel = Literal["alarm", "notice"]
@@ -33,8 +34,6 @@ _HUNG_AFTER = 4.0
 """Seconds: less than a command waits for all GPUs. A GPU that wakes up may take two or three."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
-_LOADED = 0.5
-"""Utilization from which a PCIe link should run at full speed: idle cards slow it down."""
 
 _RECOVERY = {
     "gpu_reset": RESET,
@@ -293,7 +292,7 @@ def _most_links(frame: Frame, gpu: Gpu) -> int:
 
 def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     pcie = gpu.pcie
-    if pcie is None or gpu.utilization is None or gpu.utilization < _LOADED:
+    if pcie is None or gpu.utilization is None or gpu.utilization < LOADED:
         return
     advice = "check its seat, riser and slot; the kernel log may show PCIe errors (dmesg)"
     under = f"at {percent(gpu.utilization)} % utilization"

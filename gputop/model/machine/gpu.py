@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gputop.model.machine.sections import (
+    BRIEF,
     PLAIN,
     SWITCH,
     Activity,
@@ -149,25 +150,31 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     little work."""
     memory_utilization: Annotated[Ratio, "MEM-UTIL", "share of time memory was busy"] = None
     """Of the same period: read or written."""
-    temperature: Annotated[Celsius, "TEMP", "of the GPU's core"] = None
-    power: Annotated[Watts, "POWER", "drawn by the board"] = None
-    power_limit: Annotated[Watts, "CAP", "the power limit that is enforced"] = None
+    temperature: Annotated[Celsius, "TEMP", "of the GPU's core", BRIEF] = None
+    power: Annotated[Watts, "POWER", "drawn by the board", BRIEF] = None
+    power_limit: Annotated[Watts, "CAP", "the power limit that is enforced", BRIEF] = None
     sm_clock: Annotated[Hertz, "CLOCK", "of the multiprocessors, shown in MHz"] = None
     sm_clock_max: Annotated[Hertz, "CLOCK-MAX", "the highest SM clock of this card"] = None
     memory_clock: Annotated[Hertz, "MCLOCK", "of the memory, shown in MHz"] = None
-    fan: Annotated[Ratio, "FAN", "intended speed; may pass 1"] = None
+    fan: Annotated[Ratio, "FAN", "intended speed; may pass 1", BRIEF] = None
     pstate: Annotated[
-        int | None, Unit("", "P{}".format, ""), "PERF", "performance state, P0 is the highest"
+        int | None,
+        Unit("", "P{}".format, ""),
+        "PERF",
+        "performance state, P0 is the highest",
+        BRIEF,
     ] = None
     """0 to 15."""
 
-    persistence_mode: Annotated[Flag, "PERS", "the driver stays loaded without clients"] = None
+    persistence_mode: Annotated[Flag, "PERS", "the driver stays loaded without clients", BRIEF] = (
+        None
+    )
     accounting_mode: Annotated[Flag, "ACCT", "figures of ended processes are kept"] = None
-    display_active: Annotated[Flag, "DISP", "a display is driven"] = None
-    compute_mode: Annotated[Text, "COMPUTE", "who may open a context"] = None
+    display_active: Annotated[Flag, "DISP", "a display is driven", BRIEF] = None
+    compute_mode: Annotated[Text, "COMPUTE", "who may open a context", BRIEF] = None
     """`default`, `exclusive_thread`, `prohibited` or `exclusive_process`."""
     ecc_uncorrected: Annotated[
-        Total, "ECC", "uncorrected memory errors since the driver loaded"
+        Total, "ECC", "uncorrected memory errors since the driver loaded", BRIEF
     ] = None
     """Of the whole GPU; None if ECC is off or absent."""
     mig_mode: Annotated[Flag, "MIG", "the card is partitioned"] = None

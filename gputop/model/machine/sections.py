@@ -3,6 +3,8 @@
 Every value is declared here and nowhere else. Values that are shown are annotated with unit, label
 and help, `Annotated[Ratio, "ENC", "share of time ..."]`. The registry (`model.metrics.gpu`) is made
 from these annotations; the columns, the page of a GPU and the graphs are made from the registry.
+BRIEF marks what a table of GPUs prints and what findings and limits go by: a snapshot of an agent
+that is `--brief` has no other values.
 
 Units and `None` as in `model.machine.frame`. A section is None until the GPU has been asked for it,
 and if the driver has no data for it. Rates cover the time since the previous sample. Counters that
@@ -12,7 +14,8 @@ fall (a reset, a reload) start again. Sources: NVML's API reference, and nvidia-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -43,6 +46,19 @@ def _shares(shares: dict[str, float]) -> str:
     return " ".join(f"{name} {percent(share)}%" for name, share in shares.items()) or "none known"
 
 
+BRIEF = "brief"
+"""Marks a value that an agent asks for even if it is brief."""
+
+
+@lru_cache(maxsize=16)
+def brief_of(kind: type) -> frozenset[str]:
+    """Return the names of the values of a struct that are marked BRIEF."""
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(
+        name for name, hint in hints.items() if BRIEF in getattr(hint, "__metadata__", ())
+    )
+
+
 PLAIN = Unit()
 NUMBER = Unit("", str, "")
 SWITCH = Unit("", lambda on: "on" if on else "off", "")
@@ -71,9 +87,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     vbios: Annotated[Text, "VBIOS", "version of the card's firmware"] = None
     architecture: Annotated[Text, "ARCH", "generation of the chip"] = None
     """As `Hopper`."""
-    compute_capability: Annotated[Text, "CC", "compute capability"] = None
+    compute_capability: Annotated[Text, "CC", "compute capability", BRIEF] = None
     """As `9.0`."""
-    virtualization: Annotated[Text, "VIRTUAL", "how a virtual machine got the card"] = None
+    virtualization: Annotated[Text, "VIRTUAL", "how a virtual machine got the card", BRIEF] = None
     """`none`, `passthrough`, `vgpu` (this is a virtual machine's share), `host_vgpu`, ..."""
 
 
@@ -135,7 +151,7 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
 
     reasons: Annotated[
         tuple[str, ...], Unit("", lambda names: " ".join(names) or "no"),
-        "THROTTLED", "what holds the clocks back now",
+        "THROTTLED", "what holds the clocks back now", BRIEF,
     ] = ()  # fmt: skip
     """Strongest first; empty also while the GPU is idle."""
     lasting: tuple[str, ...] = ()
@@ -147,13 +163,17 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     """By reason, as far as the driver counts them."""
 
 
+LOADED = 0.5
+"""Utilization from which a PCIe link should run at full speed: idle cards slow it down."""
+
+
 class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     """The link to the host; the highest values are those of GPU and slot together."""
 
-    generation: Annotated[Count, "GEN", "of the link now; idle cards go low"] = None
-    generation_max: Annotated[Count, "GEN-MAX", "that card and slot can do"] = None
-    width: Annotated[Count, "LANES", "of the link now"] = None
-    width_max: Annotated[Count, "LANES-MAX", "that card and slot can do"] = None
+    generation: Annotated[Count, "GEN", "of the link now; idle cards go low", BRIEF] = None
+    generation_max: Annotated[Count, "GEN-MAX", "that card and slot can do", BRIEF] = None
+    width: Annotated[Count, "LANES", "of the link now", BRIEF] = None
+    width_max: Annotated[Count, "LANES-MAX", "that card and slot can do", BRIEF] = None
     tx: Annotated[BytesPerSecond, "PCIE-TX", "sent by the GPU"] = None
     rx: Annotated[BytesPerSecond, "PCIE-RX", "received by the GPU"] = None
     replays: Annotated[Total, "REPLAYS", "packets that had to be sent again"] = None
@@ -162,7 +182,7 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
 class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
     """All NVLinks of the GPU; errors are those since the driver loaded."""
 
-    up: Annotated[Count, "LINKS", "NVLinks that are up"] = None
+    up: Annotated[Count, "LINKS", "NVLinks that are up", BRIEF] = None
     down: Annotated[Count, "DOWN", "NVLinks that should be up and are not"] = None
     """Neither up nor asleep."""
     asleep: int | None = None
@@ -187,14 +207,16 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
     uncorrected_sram: Annotated[Total, "ECC-SRAM", "uncorrected ones in the chip itself"] = None
     aggregate_corrected: Annotated[Total, "COR-LIFE", "corrected in the card's life"] = None
     aggregate_uncorrected: Annotated[Total, "ECC-LIFE", "uncorrected in the card's life"] = None
-    sram_threshold_exceeded: Annotated[Flag, "SRAM", "too many uncorrected SRAM errors"] = None
+    sram_threshold_exceeded: Annotated[Flag, "SRAM", "too many uncorrected SRAM errors", BRIEF] = (
+        None
+    )
     retired_single: Annotated[Total, "PAGES-COR", "pages retired after corrected errors"] = None
     retired_double: Annotated[Total, "PAGES-UNC", "pages retired after uncorrected errors"] = None
-    retired_pending: Annotated[Flag, "PAGES-NEXT", "pages wait for a reboot"] = None
+    retired_pending: Annotated[Flag, "PAGES-NEXT", "pages wait for a reboot", BRIEF] = None
     remapped_correctable: Annotated[Total, "ROWS-COR", "rows remapped, corrected errors"] = None
     remapped_uncorrectable: Annotated[Total, "ROWS-UNC", "rows remapped, uncorrected errors"] = None
-    remap_pending: Annotated[Flag, "ROWS-NEXT", "rows wait for a reset"] = None
-    remap_failure: Annotated[Flag, "ROWS-FAIL", "a row could not be remapped"] = None
+    remap_pending: Annotated[Flag, "ROWS-NEXT", "rows wait for a reset", BRIEF] = None
+    remap_failure: Annotated[Flag, "ROWS-FAIL", "a row could not be remapped", BRIEF] = None
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -216,9 +238,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     ] = None  # fmt: skip
     """The newest twenty since gputop started, the newest last: NVML reports no earlier ones, but
     the kernel's log has them. None if the driver does not report them, and in a single sample."""
-    recovery_action: Annotated[Text, "RECOVERY", "what the driver says is needed"] = None
+    recovery_action: Annotated[Text, "RECOVERY", "what the driver says is needed", BRIEF] = None
     """`none`, `gpu_reset`, `node_reboot`, `drain_p2p`, `drain_and_reset`, ..."""
-    fabric_state: Annotated[Text, "FABRIC", "state of the NVSwitch fabric"] = None
+    fabric_state: Annotated[Text, "FABRIC", "state of the NVSwitch fabric", BRIEF] = None
     """`not_supported`, `not_started`, `in_progress`, `completed`, `failed`; of NVSwitch
     machines."""
     fabric_health: tuple[str, ...] | None = None
@@ -226,9 +248,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     None if the driver does not report it."""
     fabric_cluster: bool | None = None
     """Whether the fabric spans several machines."""
-    repair_pending: Annotated[Flag, "REPAIR", "a repair waits for a reset"] = None
+    repair_pending: Annotated[Flag, "REPAIR", "a repair waits for a reset", BRIEF] = None
     """Of channels or TPCs."""
-    unrepairable_memory: Annotated[Flag, "UNREPAIRABLE", "memory beyond repair"] = None
+    unrepairable_memory: Annotated[Flag, "UNREPAIRABLE", "memory beyond repair", BRIEF] = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

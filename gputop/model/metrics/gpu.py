@@ -38,7 +38,7 @@ def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:
     """Return the metrics that a Struct declares, each with its id; then those of its sections."""
     for name, declared in get_type_hints(kind, include_extras=True).items():
         if get_origin(declared) is Annotated:
-            _, unit, label, help_ = get_args(declared)
+            _, unit, label, help_, *_ = get_args(declared)
             id_ = f"{section}.{name}" if section else name
             read, name_ = _reader(section, name), prometheus_name("gpu", id_, unit)
             yield Metric(id_, label, unit.name, help_, read, unit.show, prometheus=name_)

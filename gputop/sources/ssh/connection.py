@@ -45,10 +45,12 @@ class AgentOptions(NamedTuple):
     """Seconds; None: one frame."""
     driver: bool
     """Whether it reads the driver."""
+    less: tuple[str, ...] = ()
+    """As for `open_source`."""
 
     def words(self, files: bool) -> str:
         """Return the words for `gputop agent`, in which a shell has nothing to expand."""
-        words = ["--protocol", str(SPOKEN)]
+        words = ["--protocol", str(SPOKEN), *self.less]
         if self.interval is None:
             return " ".join([*words, "--once"])
         words += ["--interval", str(self.interval), "--lease", str(LEASE)]

@@ -30,9 +30,10 @@ class SshSource(AgentSource[Connection]):
         interval: float | None = 1.0,
         waits: bool = False,
         driver: bool = True,
+        less: tuple[str, ...] = (),
     ) -> None:
         allow_many_files()
-        self.name, self._driver = host, driver
+        self.name, self._agent = host, AgentOptions(interval, driver, less)
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
         self._whole = math.inf if waits else ANSWER + (interval or 0.0)
         super().__init__(host.asked, interval)
@@ -48,5 +49,5 @@ class SshSource(AgentSource[Connection]):
         return None if how is None or remote is None else ways_check(how, remote)
 
     def _connect(self) -> Connection:
-        options = AgentOptions(self._interval, self._driver)
+        options = self._agent._replace(interval=self._interval)
         return Connection(self.name, options, self._timeout, self._whole)
