@@ -79,12 +79,7 @@ def _value(part: str | LineField, view: LineView) -> str:
 
 def _gpus(view: LineView) -> list[Gpu]:
     """Return the GPUs that answer; the values of others are old."""
-    return [
-        gpu
-        for frame in view.frames
-        for gpu in frame.gpus
-        if gpu.stale_for is None and gpu.error is None
-    ]
+    return [gpu for frame in view.frames for gpu in frame.gpus if gpu.state == "answers"]
 
 
 def _readable(view: LineView) -> list[Frame]:
@@ -153,7 +148,7 @@ def _names(view: LineView) -> list[str]:
 def _sees_all(view: LineView) -> bool:
     """Return whether each machine reports all processes on its GPUs."""
     gpus = [gpu for frame in view.frames for gpu in frame.gpus]
-    return bool(gpus) and all(gpu.lists_all for gpu in gpus)
+    return bool(gpus) and all(gpu.listed == "all" for gpu in gpus)
 
 
 def _users(view: LineView) -> str | None:

@@ -164,6 +164,25 @@ def test_a_gpu_that_is_lost() -> None:
     assert of({**OF_0, "level": "alarm", "code": "LOST"}) in values["gputop_gpu_findings"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "asleep", "known"),
+    [
+        ({}, 0, 1),
+        ({"listed": "ours"}, 0, 0),
+        ({"listed": "none"}, 0, 0),
+        ({"listed": "unknown", "state": "asleep"}, 1, None),
+    ],
+)
+def test_whether_it_sleeps_and_lists_all(
+    fields: dict[str, Any], asleep: int, known: int | None
+) -> None:
+    values = samples(frame([gpu(**fields)]))
+    assert values["gputop_gpu_up"] == {of(OF_0): 1}
+    assert values["gputop_gpu_asleep"] == {of(OF_0): asleep}
+    expected = {} if known is None else {of(OF_0): known}
+    assert values.get("gputop_gpu_processes_known", {}) == expected
+
+
 @pytest.mark.parametrize("dcgm", [False, True])
 def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> None:
     problem = Problem(kind="driver_not_loaded", message="no", advice="do")
@@ -207,7 +226,7 @@ def test_a_text_is_made_once_a_second_at_most() -> None:
 
 
 def test_why_a_gpu_is_not_free() -> None:
-    gpus = [gpu(), gpu(1), gpu(2, processes_known=False), gpu(3, utilization=0.5)]
+    gpus = [gpu(), gpu(1), gpu(2, listed="none"), gpu(3, utilization=0.5)]
     values = samples(frame(gpus, [process(7, 1)]))
     free = {dict(labels)["gpu"]: value for labels, value in values["gputop_gpu_free"].items()}
     assert free == {"0": 1, "1": 0, "3": 0}

@@ -54,8 +54,8 @@ def rows_of(*states: HostState) -> list[HostRow]:
         ("hung", gpu(1, stale_for=30.0)),
         ("sick", gpu(1, health=SICK)),
         ("unknown", gpu(2, stale_for=2.0)),
-        ("unknown", gpu(2, processes_known=False)),
-        ("used", gpu(2, processes_known=False, utilization=0.5)),
+        ("unknown", gpu(2, listed="none")),
+        ("used", gpu(2, listed="none", utilization=0.5)),
         ("idle", gpu(2, memory_used=9 * GIB, idle_for=601.0)),
         ("used", gpu(2, mig_mode=True, idle_for=601.0)),
     ],
@@ -138,7 +138,7 @@ def test_sums_and_free_gpus() -> None:
 
 def test_sums_of_what_is_not_known_are_not_0() -> None:
     fleet = Fleet(IDLE_AFTER)
-    unseen = of_host("a", frame([gpu(0, processes_known=False)]))
+    unseen = of_host("a", frame([gpu(0, listed="none")]))
     full = of_host("b", frame([gpu(0)], [process(7, user="bob")]))
     empty = of_host("c", frame())
     for states, free, users in (

@@ -104,7 +104,7 @@ def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:
 
 def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
     gpus = [gpu for summary in summaries for gpu in summary.frame.gpus]
-    return bool(summaries) and all(gpu.lists_all for gpu in gpus)
+    return bool(summaries) and all(gpu.listed == "all" for gpu in gpus)
 
 
 def _machine(frame: Frame) -> Hashable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gputop.model.health.findings import FindingLevel, blocking, is_hung, worst_of
+from gputop.model.health.findings import FindingLevel, blocking, worst_of
 from gputop.model.health.free import count_of_free, not_free, objections
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
@@ -67,7 +67,7 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
 def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
     """Return the lamp of a GPU, the gravest that fits. `idle_after`: seconds without work after
     which a GPU that is in use counts as idle."""
-    if is_hung(gpu):
+    if gpu.state == "silent":
         return "hung"
     if blocking(frame, gpu) is not None:
         return "sick"

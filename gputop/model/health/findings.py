@@ -28,9 +28,7 @@ from gputop.model.machine.text import duration, percent, ranges
 FindingLevel = Literal["alarm", "notice"]
 
 HUNG = "HUNG"
-"""The code of a GPU that `is_hung`; its row says for how long, and so needs no mark."""
-_HUNG_AFTER = 4.0
-"""Seconds: less than a command waits for all GPUs. A GPU that wakes up may take two or three."""
+"""The code of a GPU that is silent; its row says for how long, and so needs no mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
 _LOADED = 0.5
@@ -168,11 +166,6 @@ def _remark(worst: Sequence[tuple[Finding, int]]) -> str:
     return f"{code} GPU {ranges(sorted(same))}" + (f" +{others}" if others else "")
 
 
-def is_hung(gpu: Gpu) -> bool:
-    """Whether a GPU has been silent for too long to be only slow."""
-    return gpu.stale_for is not None and gpu.stale_for >= _HUNG_AFTER
-
-
 def heard(frame: Frame) -> str:
     """Return a sentence on which XIDs are known: NVML reports none from before gputop listened."""
     deaf = [gpu.index for gpu in frame.gpus if gpu.health is None or gpu.health.xids is None]
@@ -204,18 +197,21 @@ def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 
 
 def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if gpu.error is not None:
+    if gpu.state == "lost":
         code, advice = "LOST", f"{REBOOT}; {REPLACE}"
-        if gpu.error.startswith(UNREADABLE):
+        error = gpu.error or ""
+        if error.startswith(UNREADABLE):
             code, advice = "UNREAD", _OUR_FAULT
-        elif "reset" in gpu.error.lower():
+        elif "reset" in error.lower():
             advice = _reset(gpu)
         yield Finding("alarm", code, gpu.complaint or "", advice)
 
 
 def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if is_hung(gpu):
-        text = f"it has not answered for {duration(gpu.stale_for)}"
+    if gpu.state == "silent":
+        text = "it does not answer"
+        if gpu.stale_for is not None:
+            text = f"it has not answered for {duration(gpu.stale_for)}"
         text += "; its values are older" if gpu.has_answered else ""
         yield Finding("alarm", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
 

@@ -204,8 +204,9 @@ def _gpu(
         mig_mode=False,
         cores=16896,
         sm=132,
-        processes_known=True,
+        listed="all",
         idle_for=0.0 if busy else round(2460 + running, 1),
+        state="silent" if index == machine.hung else "answers",
         stale_for=round(95.0 + running, 1) if index == machine.hung else None,
         **more,
     )
