@@ -164,9 +164,10 @@ def _who(view: LineView) -> str | None:
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
         name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
-        worst = frame.problem.message if frame.problem else worst_of(frame).remark
-        if worst:
-            yield f"{name}{worst}"
+        if frame.problem is not None:
+            yield f"{name}{frame.problem.message}"
+        elif (worst := worst_of(frame)) is not None:
+            yield f"{name}{worst.text}"
 
 
 FIELDS: dict[str, LineField] = {

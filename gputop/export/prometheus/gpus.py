@@ -96,7 +96,7 @@ def _add_findings(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str])
     """Add findings, and each XID with its time, since its finding stays until gputop ends."""
     counts = Counter((finding.level, finding.code) for finding in findings(frame, gpu))
     for (level, code), count in counts.items():
-        help_ = "What of the GPU needs attention (alarm) or is worth knowing (notice)"
+        help_ = "What of the GPU needs attention (error), or may not be as meant (warning)"
         out.add("gputop_gpu_findings", help_, count, level=level, code=code, **labels)
     for xid in reversed((gpu.health and gpu.health.xids) or ()):
         help_ = "When the driver last reported that XID, since gputop listens"

@@ -50,7 +50,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
         yield Check("ok", subject, "asleep, and not queried, since that would wake it")
     for finding in findings(frame, gpu):
         yield Check(
-            "problem" if finding.level == "alarm" else "notice",
+            "problem" if finding.level == "error" else "notice",
             subject,
             finding.text,
             finding.advice,

@@ -75,7 +75,7 @@ class Fleet:
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
-            alarms=sum(row.level == "alarm" for row in self.rows),
+            alarms=sum(row.level == "error" for row in self.rows),
             gpus=sum(len(row.summary.lamps) for row in self.rows if row.summary and row.is_first),
             free=free if free or self._is_free_known else None,
             users=users if users or _are_users_known(summaries) else None,

@@ -47,7 +47,7 @@ work      it is at work, or its utilization is not known
 
 
 WORDS = (
-    ("needs attention", "an alarm keeps new work off it; H says which"),
+    ("needs attention", "an error keeps new work off it; H says which"),
     ("lost", "the driver cannot reach the card any more"),
     ("no answer", "it does not answer, or not who it is"),
     ("asleep", "switched off until it is used, and so not asked"),

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gputop.model.health.findings import Finding, findings, heard, in_alarm
+from gputop.model.health.findings import findings, heard, in_alarm
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import duration, short_name
@@ -16,6 +17,7 @@ from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.themes import LEVEL_ROLES
 
 _key = partial(described_key, "GPUs", area="health")
 
@@ -71,5 +73,5 @@ def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[Style
 
 def finding_lines(page: Page, finding: Finding) -> Iterator[StyledLine]:
     """Say how severe a finding is, what it is, and below that what to do."""
-    yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
+    yield from page.marked(f"{finding.level}: {finding.text}", LEVEL_ROLES[finding.level])
     yield from page.wrapped(finding.advice, 6, "quiet")

@@ -15,7 +15,7 @@ from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.lines import Piece, width_of
-from gputop.tui.themes import user_role
+from gputop.tui.themes import LEVEL_ROLES, user_role
 
 _ROLES = {"free": "good", "not listed": "notice", "unaccounted": "notice"}
 _LEAST_NAME = 6
@@ -80,7 +80,7 @@ class Occupants:
     def _mark(self, gpu: Gpu) -> Piece | None:
         for finding in findings(self._frame, gpu):
             if finding.code != HUNG:  # which has a sentence of its own
-                return f"{self._glyphs.warning} {finding.code}", finding.level
+                return f"{self._glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
         return None
 
     def _since(self, line: GpuLine) -> list[Piece]:

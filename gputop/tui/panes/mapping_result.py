@@ -18,7 +18,6 @@ from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import (
-    SEVERITY_ROLES,
     certainty,
     hidden,
     remarks,
@@ -27,6 +26,7 @@ from gputop.tui.panes.mapping_text import (
     without_devices,
 )
 from gputop.tui.panes.table import Table
+from gputop.tui.themes import LEVEL_ROLES
 
 _LITTLE_FREE = 0.05
 _WIDE = 100
@@ -100,7 +100,7 @@ class MappingLine(Lines):
         right: StyledLine = [(f"{rule} ", "track"), certainty(self._state), (f" {rule}", "track")]
         if advice:
             mark = f"{self.glyphs.warning} {len(advice)}"
-            words = (mark, SEVERITY_ROLES[advice[0].severity])
+            words = (mark, LEVEL_ROLES[advice[0].severity])
             right = [(f"{rule} ", "track"), words, (f" {rule}", "track"), *right]
         hint: StyledLine = [(f"{rule} ", "track"), ("m", "key"), (" to try a value", "quiet")]
         return [*hint, (f" {rule}", "track")], right

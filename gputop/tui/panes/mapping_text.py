@@ -13,11 +13,11 @@ from gputop.model.machine.text import printable
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.themes import LEVEL_ROLES
 
 _CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
 _EVIDENCE_ROLES = {"contradicted": "alarm", "ambiguous": "notice", "inferred": "notice",
                    "unread": "quiet"}  # fmt: skip
-SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
 
 
 def certainty(state: MappingState) -> Piece:
@@ -78,7 +78,7 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
             yield f"{glyphs.warning} ", "alarm", reason, "text"
     for hint in advice:
         mark = glyphs.separator if hint.severity == "info" else glyphs.warning
-        yield f"{mark} {hint.severity}: ", SEVERITY_ROLES[hint.severity], hint.message, "text"
+        yield f"{mark} {hint.severity}: ", LEVEL_ROLES[hint.severity], hint.message, "text"
     if not _is_explained(state):
         yield "", "text", state.mapping.because, "quiet"
     layers = Layers() if followed else state.query.layers
