@@ -161,12 +161,12 @@ def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     counts = Counter(xid.number for xid in xids)
     fabric = _has_fabric(gpu) and not _is_multinode(gpu)
     for number, xid in sorted(newest.items(), key=lambda item: -item[1].time):
-        found, ago = xid_finding(number, newest.keys(), fabric=fabric), frame.time - xid.time
+        finding, ago = xid_finding(number, newest.keys(), fabric=fabric), frame.time - xid.time
         times = f" ({counts[number]} times)" if counts[number] > 1 else ""
-        if found.level == "error" or ago < _RECENT:
-            text = f"{found.code}{times}, {duration(max(0.0, ago))} ago: {found.text}"
-            advice = found.advice.format(index=gpu.index)
-            yield replace(found, text=text, advice=advice)
+        if finding.level == "error" or ago < _RECENT:
+            text = f"{finding.code}{times}, {duration(max(0.0, ago))} ago: {finding.text}"
+            advice = finding.advice.format(index=gpu.index)
+            yield replace(finding, text=text, advice=advice)
 
 
 def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

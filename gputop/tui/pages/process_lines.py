@@ -227,7 +227,7 @@ def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     yield []
     yield from _devices(mapping, page.glyphs.to)
     for hint in mapping.advice:
-        yield from page.marked(hint.message, LEVEL_ROLES[hint.severity])
+        yield from page.marked(hint.text, LEVEL_ROLES[hint.level])
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS
 from gputop.model.cuda.frameworks import Layers, layer_lines
 from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
-from gputop.model.cuda.mapping_query import by_severity, reasons
+from gputop.model.cuda.mapping_query import by_level, reasons
 from gputop.model.cuda.pick import GpuPick, export_for
 from gputop.model.machine.text import printable
 from gputop.tui.glyphs import GlyphSet
@@ -64,7 +64,7 @@ def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
-    result, followed, advice = state.result, state.followed, by_severity(state.advice)
+    result, followed, advice = state.result, state.followed, by_level(state.advice)
     verdict = state.verdict and (result.surprise or state.verdict)
     if verdict is not None and not verdict.ok:
         role = "notice" if verdict.ok is None else "alarm"
@@ -77,13 +77,13 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
         for reason in reasons(result, advice):
             yield f"{glyphs.warning} ", "alarm", reason, "text"
     for hint in advice:
-        mark = glyphs.separator if hint.severity == "info" else glyphs.warning
-        yield f"{mark} {hint.severity}: ", LEVEL_ROLES[hint.severity], hint.message, "text"
+        mark = glyphs.separator if hint.level == "info" else glyphs.warning
+        yield f"{mark} {hint.level}: ", LEVEL_ROLES[hint.level], hint.text, "text"
     if not _is_explained(state):
         yield "", "text", state.mapping.because, "quiet"
     layers = Layers() if followed else state.query.layers
     for text in layer_lines(state.mapping, state.inventory, layers):
-        if not any(missed.message in text for missed in result.missed):
+        if not any(missed.text in text for missed in result.missed):
             yield "", "text", text, "text"
 
 
