@@ -71,7 +71,8 @@ the other terms are gputop's own, with their module.)
     entry           one comma-separated part of a CUDA_VISIBLE_DEVICES value: a ParsedEntry by
                     itself, a ResolvedEntry among the others (model/cuda/entries.py)
     exposition      the newest frame as Prometheus reads it (export/prometheus/exposition.py)
-    finding         something about a GPU that needs attention (model/health/findings.py)
+    finding         what was found on a GPU, in an installation or in a value, and its level: error,
+                    warning, info or ok (Finding, model/machine/finding.py)
     frame           everything known of one machine at one instant, immutable; all that a reader
                     sees (Frame, model/machine/frame.py)
     free            of a GPU: healthy, usable by a job, not reserved, not at work, with no process

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gputop.model.machine.frame import Frame, Host, Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, GpuState, overdue_state
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.filter import parse
 
@@ -21,9 +21,19 @@ def gpu(index: int = 0, **fields: Any) -> Gpu:
         "memory_total": 140 * GIB,
         "memory_used": 0,
         "utilization": 0.0,
-        "processes_known": True,
+        "listed": "all",
     }
-    return Gpu(index=index, **{**plain, **fields})
+    return Gpu(index=index, **{**plain, **with_state(fields)})
+
+
+def with_state(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a GPU, and the state that they mean if they say none."""
+    state: GpuState = "answers"
+    if fields.get("error") is not None:
+        state = "lost"
+    elif fields.get("stale_for") is not None:
+        state = overdue_state(fields["stale_for"])
+    return {"state": state, **fields}
 
 
 def process(pid: int, on: int | None = 0, **fields: Any) -> Process:

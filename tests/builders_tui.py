@@ -31,6 +31,7 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.processes import ProcessTable
+from tests.builders import with_state
 from tests.pilot import Hand
 
 GIB = 1024**3
@@ -54,7 +55,7 @@ def gpu_of(index: int, **values: Any) -> Gpu:
         "memory_used": GIB // 2,
         "memory_free": 139 * GIB,
         "utilization": 0.0,
-        "processes_known": True,
+        "listed": "all",
         "temperature": 40.0,
         "power": 75.0,
         "power_limit": 700.0,
@@ -62,12 +63,12 @@ def gpu_of(index: int, **values: Any) -> Gpu:
         "pstate": 0,
         "mig_mode": False,
     }
-    return Gpu(**{**usual, **values})
+    return Gpu(**{**usual, **with_state(values)})
 
 
 def silent_gpu(index: int, **values: Any) -> Gpu:
     """A GPU of which nothing is known."""
-    return Gpu(index=index, **values)
+    return Gpu(index=index, **with_state(values or {"state": "silent"}))
 
 
 def process_of(pid: int, gpu: int = 0, **values: Any) -> Process:

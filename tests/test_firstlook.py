@@ -128,7 +128,7 @@ def test_without_a_driver_nothing_is_painted(gate: Path, machine: MachineFactory
 
 def test_the_picture_fits_and_is_harmless() -> None:
     gpus = [gpu(0, name="NVIDIA é" + "x" * 99, memory_used=None), gpu(1, error="GPU is lost")]
-    gpus += [gpu(2, utilization=None, memory_used=None, asleep=True)]
+    gpus += [gpu(2, utilization=None, memory_used=None, state="asleep")]
     gpus += [gpu(index) for index in range(3, 40)]
     shown = frame(gpus, [process(100, user="ali\u202ece")])
     text = picture(shown, 60, 20)

@@ -156,9 +156,8 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         "uuid": gpu["uuid"],
         "name": gpu["name"],
         "pci_bus_id": gpu["pci"]["bus_id"],
-        "processes_known": gpu.get("compute") is not None and not NESTED,
-        "own_namespace_only": gpu.get("compute") is not None and NESTED,
-        "asleep": False,
+        "listed": "none" if gpu.get("compute") is None else "ours" if NESTED else "all",
+        "state": "answers",
         "stale_for": None,
         "error": None,
         "idle_for": None,
@@ -228,7 +227,7 @@ def check_values(frame: Json, here: Machine) -> None:
     assert set(FRAME_FIELDS) <= set(frame)
     assert frame["problem"] is None
     assert frame["demo"] is False
-    assert frame["schema"] == 2
+    assert frame["schema"] == 3
     assert frame["driver_version"] == here.scenario["driver_version"]
     cuda = here.scenario["cuda_version"]
     assert frame["cuda_version"] == f"{cuda // 1000}.{cuda % 1000 // 10}"
@@ -405,15 +404,14 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "mig",
         "cores",
         "sm",
-        "processes_known",
-        "own_namespace_only",
+        "listed",
         "memory_unaccounted",
         "numa_node",
         "idle_for",
         "holders",
         "holders_known",
         "reservation",
-        "asleep",
+        "state",
         "error",
     }
     more = "gpu_instance compute_instance state parent cuda_context origin threads io_read io_write"

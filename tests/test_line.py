@@ -32,7 +32,7 @@ def line(text: str, *frames: Frame, asked: int = 1) -> str:
 
 def _machine(name: str = "node") -> Frame:
     """Two GPUs, one free; the other is alice's."""
-    known = {"processes_known": True, "temperature": 40.0, "power": 70.4, "memory_total": 100 * GIB}
+    known = {"listed": "all", "temperature": 40.0, "power": 70.4, "memory_total": 100 * GIB}
     gpus = [
         gpu(0, **{**known, "temperature": 61.0, "utilization": 0.9, "memory_used": 50 * GIB}),
         gpu(1, **known),
@@ -63,7 +63,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     )
     nobody = LineView((), asked=2)
     assert format_line("{hosts} {free} {problem}|{host}")(nobody) == "0/2 - |-"
-    unlisted = replace(_machine(), gpus=(gpu(processes_known=False),), processes=())
+    unlisted = replace(_machine(), gpus=(gpu(listed="none"),), processes=())
     assert line("{users} {who} {free}", unlisted) == "- - -"
     some = replace(unlisted, processes=(process(1),))
     assert line("{users} {who}", some) == "1+ alice"
@@ -71,7 +71,9 @@ def test_what_is_not_known_is_not_zero() -> None:
 
 def test_a_gpu_that_does_not_answer_is_left_out() -> None:
     machine = _machine()
-    hung = replace(machine, gpus=(machine.gpus[0], replace(machine.gpus[1], stale_for=9.0)))
+    hung = replace(
+        machine, gpus=(machine.gpus[0], replace(machine.gpus[1], state="silent", stale_for=9.0))
+    )
     assert line("{free}/{gpus} {util} {memory_total} {alarms} {problem}", hung) == (
         "0/2 90 100G 1 HUNG GPU 1"
     )

@@ -123,7 +123,7 @@ def test_a_device_and_its_names(gputop_map: Map) -> None:
         (1, True),
         (3, True),
     ]
-    assert [(a["id"], a["severity"]) for a in answer["advice"]] == [("value-hides-rest", "warning")]
+    assert [(a["code"], a["level"]) for a in answer["advice"]] == [("value-hides-rest", "warning")]
     assert (status, answer["set"]) == (0, None)
 
 
@@ -202,7 +202,7 @@ def test_a_whole_shell_line(gputop_map: Map) -> None:
     answer = json.loads(gputop_map(described("h100x4"), "--json", line)[1])
     assert (answer["value"], answer["order"], answer["advice"]) == ("2,1", "PCI_BUS_ID", [])
     typo = json.loads(gputop_map(described("h100x4"), "--json", "CUDA_VISIBLE_DIVICES=1 x")[1])
-    assert (typo["value"], typo["advice"][0]["id"]) == (None, "name-typo")
+    assert (typo["value"], typo["advice"][0]["code"]) == (None, "name-typo")
 
 
 def test_the_callers_own_environment(gputop_map: Map, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_the_callers_own_environment(gputop_map: Map, monkeypatch: pytest.Monkey
     assert json.loads(gputop_map(machine, "--json", "0")[1])["order"] is None
     assert json.loads(gputop_map(machine, "--json", "--unset")[1])["value"] is None
     monkeypatch.setenv("CUDA_VISIBLE_DIVICES", "2")
-    assert json.loads(gputop_map(machine, "--json")[1])["advice"][0]["id"] == "name-typo"
+    assert json.loads(gputop_map(machine, "--json")[1])["advice"][0]["code"] == "name-typo"
 
 
 def test_second_layers(gputop_map: Map) -> None:

@@ -76,7 +76,7 @@ def test_a_published_text(case: dict[str, Any], tmp_path: Path) -> None:
         assert status in (0, 1)
         assert "unknown" not in found
     if case["advice"]:
-        said = " ".join(f"{hint['id']} {hint['message']}" for hint in found["advice"])
+        said = " ".join(f"{hint['code']} {hint['text']}" for hint in found["advice"])
         assert re.search(case["advice"], said, re.IGNORECASE)
 
 
@@ -185,7 +185,7 @@ def test_a_line_inherits_what_the_shell_has(machine: MachineFactory) -> None:
 
     status, found = gpus("export CUDA_VISIBLE_DEVCIES=1; python t.py", CUDA_VISIBLE_DEVICES="5")
     assert [device["gpu"] for device in found["devices"]] == [5]
-    assert {"name-typo", "shell-inherited"} <= {hint["id"] for hint in found["advice"]}
+    assert {"name-typo", "shell-inherited"} <= {hint["code"] for hint in found["advice"]}
     _, found = gpus("unset CUDA_VISIBLE_DEVICES; python t.py", CUDA_VISIBLE_DEVICES="5")
     assert len(found["devices"]) == 8
     _, found = gpus("CUDA_VISIBLE_DEVICES=2 python t.py", CUDA_VISIBLE_DEVICES="5")

@@ -29,7 +29,7 @@ def ask(machine: Machine, pid: int) -> tuple[int, dict[str, Any]]:
 
 
 def advice(found: Mapping[str, Any]) -> set[str]:
-    return {hint["id"] for hint in found["advice"]}
+    return {hint["code"] for hint in found["advice"]}
 
 
 def devices(found: Mapping[str, Any]) -> list[int]:

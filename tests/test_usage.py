@@ -41,7 +41,7 @@ def record(path: Path, frames: Iterable[Frame], host: str = "node") -> Path:
 
 def at(minute: int, *users: str | None, **fields: Any) -> Frame:
     """A frame of a GPU at half load that draws 600 W, with a process of each user."""
-    card = gpu(processes_known=True, power=600.0)
+    card = gpu(listed="all", power=600.0)
     here = [process(pid, user=user, **{"sm_utilization": 0.5, "gpu_memory": 20 * GIB, **fields})
             for pid, user in enumerate(users, 1)]  # fmt: skip
     return frame([card], here, time=NOON + minute * MINUTE)

@@ -15,7 +15,7 @@ from gputop.agent.process.processes import ProcessFacts, SilentFacts
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, Reservation
+from gputop.model.machine.gpu import Gpu, GpuState, Reservation, overdue_state
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -55,7 +55,11 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             used = values.get("utilization")
             idle_for = self.idle.of_gpu(values["index"], used, reading.answered)
         return Gpu(
-            **{**values, "health": _with_xids(values.get("health"), reading.xids)},
+            **{
+                **values,
+                "health": _with_xids(values.get("health"), reading.xids),
+                "state": _state(reading),
+            },
             memory_unaccounted=unaccounted_of(sample),
             idle_for=idle_for,
             holders=() if minor is None else holders.by_minor.get(minor, ()),
@@ -112,6 +116,15 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         return fields
 
 
+def _state(reading: GpuReading) -> GpuState:
+    if reading.sample.error is not None:
+        return "lost"
+    if reading.stale_for is not None:
+        return overdue_state(reading.stale_for)
+    state: GpuState = reading.sample.values.get("state", "answers")
+    return state
+
+
 def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | None:
     """Return the health with these XIDs, which a lost GPU has too."""
     return health if xids is None else replace(health or Health(), xids=xids)
@@ -119,9 +132,7 @@ def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | 
 
 def is_dubious(sample: GpuSample) -> bool:
     """Return whether processes that are not listed may have the GPU open."""
-    unlisted = sample.values.get("processes_known") is False
-    ours = sample.values.get("own_namespace_only", False)
-    return (unlisted and not ours) or is_notable(unaccounted_of(sample))
+    return sample.values.get("listed") == "none" or is_notable(unaccounted_of(sample))
 
 
 def unaccounted_of(sample: GpuSample) -> int | None:
@@ -129,5 +140,5 @@ def unaccounted_of(sample: GpuSample) -> int | None:
     values = sample.values
     if values.get("numa_node") is not None:
         return None
-    listed = values.get("own_namespace_only") or values.get("processes_known")
-    return unaccounted(values.get("memory_used"), (sample.held,), listed)
+    is_listed = values.get("listed") in ("all", "ours")
+    return unaccounted(values.get("memory_used"), (sample.held,), is_listed)

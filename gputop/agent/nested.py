@@ -29,9 +29,9 @@ class NestedNamespace:
         """Return a reading without the values that mean nothing here."""
         values = reading.values
         # The first, quick reading has no lists yet, and must not make a GPU look free.
-        listed = values.get("processes_known", "utilization" in values)
-        if listed and not NUMBERING.everybodys:
-            values = {**values, "processes_known": False, "own_namespace_only": True}
+        listed = values.get("listed", "all" if "utilization" in values else "unknown")
+        if listed == "all" and not NUMBERING.everybodys:
+            values = {**values, "listed": "ours"}
         running = reading.running
         if values.get("memory_used") != 0 and any(process.memory == 0 for process in running):
             running = tuple(

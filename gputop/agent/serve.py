@@ -268,7 +268,7 @@ _VALUES = "--interval", "--protocol", "--lease"
 
 def main(words: list[str]) -> int:
     """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until a
-    Stop. With --preview a Preview comes first. --protocol 1-2 gives the versions that the reader
+    Stop. With --preview a Preview comes first. --protocol 2-3 gives the versions that the reader
     speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk.
     With --lease SEC the agent ends once its reader has been silent that long. With --brief and
     --no-links it asks the driver for less (see Collector). UsageError."""

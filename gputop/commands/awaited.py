@@ -166,7 +166,7 @@ class UserLeaves:
         if uid is None:
             raise SourceError("its gputop is too old to find processes by user: install this one")
         gpus = _chosen(frame, self._gpus)
-        if gpus is None or not all(gpu.processes_known for gpu in gpus):
+        if gpus is None or any(gpu.listed != "all" for gpu in gpus):
             return None
         owners = {(c.pid, c.start_time, c.gpu_uuid): c.uid for c in reply.candidates}
         uuids = {gpu.uuid for gpu in gpus}
@@ -264,5 +264,5 @@ def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
         gpus = gpus_of(frame, words) if words else list(frame.gpus)
     except UsageError:  # it was there before: it has fallen off the bus
         return None
-    silent = any(gpu.stale_for is not None or gpu.error is not None for gpu in gpus)
-    return None if silent or not gpus else gpus
+    all_answer = all(gpu.state == "answers" for gpu in gpus)
+    return gpus if gpus and all_answer else None

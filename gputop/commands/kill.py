@@ -179,7 +179,7 @@ def _plans(
 def _first_frame(source: Source, host: HostName | None) -> Frame:
     frame = readable_frame(source, answers)
     for gpu in frame.gpus:
-        if gpu.stale_for is not None:
+        if gpu.is_overdue:
             words = f"GPU {gpu.index} does not answer: who is on it is not known for sure"
             complain(of_host(host, words))
     return frame

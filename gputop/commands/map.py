@@ -14,7 +14,7 @@ from gputop.commands.reading import read_file
 from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
-from gputop.model.cuda.advice import Advice, advise, environ_advice
+from gputop.model.cuda.advice import advise, environ_advice
 from gputop.model.cuda.frameworks import FRAMEWORKS, Layers, read_layers, selected
 from gputop.model.cuda.inventory import (
     Inventory,
@@ -29,6 +29,7 @@ from gputop.model.cuda.pasted.outcome import Pasted
 from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.output import write
 from gputop.protocol.messages import Context, Probe
@@ -222,7 +223,7 @@ def _is_elsewhere(options: argparse.Namespace) -> bool:
 
 def _variables(
     options: argparse.Namespace,
-) -> tuple[str | Pasted | None, str | None, tuple[Advice, ...]]:
+) -> tuple[str | Pasted | None, str | None, tuple[Finding, ...]]:
     """Return the value or line, the order, and advice about the environment they come from."""
     # On another machine our order means nothing; on this one a program would inherit it.
     ours = not _is_elsewhere(options) or (options.value is None and not options.unset)

@@ -191,7 +191,7 @@ def _watch(
         if frame.problem is not None and condition.needs_driver:
             raise DriverError(str(frame.problem))
         for gpu in frame.gpus:
-            if gpu.stale_for is not None:
+            if gpu.is_overdue:
                 words = f"GPU {gpu.index} does not answer: what it does is not known"
                 complain(of_host(host, words))
         if sentence := condition.begin(source, frame):

@@ -79,12 +79,7 @@ def _value(part: str | LineField, view: LineView) -> str:
 
 def _gpus(view: LineView) -> list[Gpu]:
     """Return the GPUs that answer; the values of others are old."""
-    return [
-        gpu
-        for frame in view.frames
-        for gpu in frame.gpus
-        if gpu.stale_for is None and gpu.error is None
-    ]
+    return [gpu for frame in view.frames for gpu in frame.gpus if gpu.state == "answers"]
 
 
 def _readable(view: LineView) -> list[Frame]:
@@ -153,7 +148,7 @@ def _names(view: LineView) -> list[str]:
 def _sees_all(view: LineView) -> bool:
     """Return whether each machine reports all processes on its GPUs."""
     gpus = [gpu for frame in view.frames for gpu in frame.gpus]
-    return bool(gpus) and all(gpu.lists_all for gpu in gpus)
+    return bool(gpus) and all(gpu.listed == "all" for gpu in gpus)
 
 
 def _users(view: LineView) -> str | None:
@@ -169,9 +164,10 @@ def _who(view: LineView) -> str | None:
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
         name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
-        worst = frame.problem.message if frame.problem else worst_of(frame).remark
-        if worst:
-            yield f"{name}{worst}"
+        if frame.problem is not None:
+            yield f"{name}{frame.problem.message}"
+        elif (worst := worst_of(frame)) is not None:
+            yield f"{name}{worst.text}"
 
 
 FIELDS: dict[str, LineField] = {

@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice, has_error
 from gputop.model.cuda.entries import ENDS, ResolvedEntry
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.export import corrected_line, shell_lines, why_no_line
@@ -51,6 +50,7 @@ from gputop.model.cuda.mapping import bus_id, hidden_by_reason, unnamed
 from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.tf_log import TfLog, physical
+from gputop.model.machine.finding import Finding, has_error
 from gputop.model.machine.text import GIB, printable, short_name
 
 MappingJson = dict[str, Any]
@@ -60,7 +60,7 @@ class MappingReport(NamedTuple):
     """A mapping with everything to print about it."""
 
     mapping: CudaMapping
-    advice: Sequence[Advice]
+    advice: Sequence[Finding]
     process: ProcessMapping | None = None
     """The process that has these variables; None: they were given."""
     unknown: str | None = None
@@ -137,7 +137,7 @@ def mapping_text(
 ) -> str:
     """Return the answer for people, with a line break at its end."""
     mapping, process, verdict = report.mapping, report.process, report.verdict
-    said = [f"{advised.severity}: {advised.message}" for advised in report.advice]
+    said = [f"{advised.level}: {advised.text}" for advised in report.advice]
     if report.unknown is not None:
         return "".join(f"{printable(line, 600)}\n" for line in (report.unknown, *said))
     lines = [*(_head(mapping) if process is None else process.reasoning())]
@@ -178,7 +178,7 @@ def _table(mapping: CudaMapping, inventory: Inventory, framework: str | None) ->
         yield f"  {names} -> {device.label}  {short_name(device.name)}  {bus_id(device)}{room}"
 
 
-def log_json(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]) -> str:
+def log_json(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Finding]) -> str:
     """Return what a TensorFlow log says, as one line of JSON."""
     entries = []
     for entry in log.devices:
@@ -190,7 +190,7 @@ def log_json(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]
     return json.dumps(shown)
 
 
-def log_text(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]) -> str:
+def log_text(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Finding]) -> str:
     """Return what a TensorFlow log says, for people."""
     lines = []
     for entry in log.devices:
@@ -201,7 +201,7 @@ def log_text(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Advice]
         lines.append(f"  {entry.name:<14} device: {entry.ordinal}  -> {card}")
     for device, count in log.operations.items():
         lines.append(f"{device}: {count} operation{'s' * (count > 1)}")
-    lines += [f"{item.severity}: {item.message}" for item in advice]
+    lines += [f"{item.level}: {item.text}" for item in advice]
     return "".join(
         printable(line) + "\n" for line in lines or ["no line of a TensorFlow device mapping"]
     )

@@ -93,9 +93,10 @@ def _gpu_table(frame: Frame, idle_after: float) -> str:
 
 
 def _state(frame: Frame, gpu: Gpu, idle_after: float) -> str:
-    if gpu.stale_for is not None:
-        return f"no answer for {GPU['stale_for'].text(gpu)}"
-    if gpu.asleep:
+    if gpu.is_overdue:
+        since = "" if gpu.stale_for is None else f" for {GPU['stale_for'].text(gpu)}"
+        return f"no answer{since}"
+    if gpu.state == "asleep":
         return "asleep"
     idle = gpu.idle_for is not None and gpu.idle_for >= idle_after and not is_free(frame, gpu)
     return gpu.error or (f"idle {GPU['idle_for'].text(gpu)}" if idle else "ok")

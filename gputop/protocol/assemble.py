@@ -154,7 +154,7 @@ class Assembler:
 
     def _greet(self, hello: Hello) -> None:
         theirs = Versions(hello.oldest, hello.newest)
-        if not self._spoken.oldest <= hello.protocol <= self._spoken.newest:
+        if not self._spoken.includes(hello.protocol):
             version = printable(hello.version, 32)
             raise SourceError(
                 f"the agent (gputop {version}) speaks protocol {theirs}, this gputop "

@@ -7,7 +7,7 @@ from itertools import count, islice
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
@@ -22,7 +22,7 @@ from gputop.protocol.messages import (
 GPU_NUMBERS = (
     "memory_used", "memory_free", "memory_unaccounted", "utilization", "memory_utilization",
     "temperature", "power", "sm_clock", "memory_clock", "fan", "pstate", "mig", "idle_for",
-    "stale_for",
+    "state", "stale_for",
 )  # fmt: skip
 """Fields of a Gpu that are in every Sample; the others are in the InventoryUpdate."""
 GPU_SECTIONS = (
@@ -33,6 +33,7 @@ PROCESS_NUMBERS = ProcessNumbers.__struct_fields__[1:]
 PROCESS_FACTS = tuple(name for name in Process.__struct_fields__ if name not in PROCESS_NUMBERS)
 """The other fields of a Process. Its identity comes first."""
 
+_WITHOUT_VALUES = {field.name: field.default for field in fields(Gpu) if field.name in GPU_NUMBERS}
 _IDENTITY = PROCESS_FACTS.index("compute_instance") + 1
 _WITHOUT_NUMBERS = dict.fromkeys(PROCESS_NUMBERS)
 _ROWS = 256
@@ -140,7 +141,7 @@ def _machine_facts(frame: Frame) -> MachineFacts:
 
 def _gpu_facts(gpu: Gpu) -> Gpu:
     sections = {name: section and type(section)() for name, section in _sections(gpu)}
-    return replace(gpu, **dict.fromkeys(GPU_NUMBERS), **sections)
+    return replace(gpu, **_WITHOUT_VALUES, **sections)
 
 
 def _gpu_numbers(gpu: Gpu) -> dict[str, Any]:

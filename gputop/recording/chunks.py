@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gputop import __version__
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
@@ -55,6 +57,8 @@ _MAX_LINES = 4096
 """Lines of a payload."""
 _MAX_HOST = 255
 """Characters of the name of a host: no resolver takes more."""
+_MAX_VERSION = 32
+"""Characters of the version of gputop."""
 _MAX_HELLO = 8192
 _LEVEL = 9
 
@@ -151,11 +155,14 @@ class ChunkReader:
         return list(BytesIO(data))  # not splitlines(): a carriage return is white space
 
 
-def host_of(payload: bytes) -> str | None:
-    """Return the host of a chunk by its first payload; None if that has no name."""
+def hello_of(payload: bytes) -> Hello | None:
+    """Return the Hello in the first payload of a chunk, its texts harmless; None if it has none."""
     try:
         line = zlib.decompressobj().decompress(payload, _MAX_HELLO).partition(b"\n")[0]
         _, hello = decode_line(line)
     except (zlib.error, SourceError):
         return None
-    return printable(hello.host, _MAX_HOST) if isinstance(hello, Hello) else None
+    if not isinstance(hello, Hello):
+        return None
+    host, version = printable(hello.host, _MAX_HOST), printable(hello.version, _MAX_VERSION)
+    return replace(hello, host=host, version=version)

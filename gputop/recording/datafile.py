@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop.errors import SourceError
-from gputop.recording.chunks import host_of
+from gputop.protocol.versions import SPOKEN
+from gputop.recording.chunks import hello_of
 from gputop.recording.entries import (
     MAGIC,
     MAX_ENTRIES,
@@ -83,7 +84,8 @@ class Track:
 
 
 class DataFile:
-    """One data file with its index. OSError if it cannot be read."""
+    """One data file with its index. OSError if it cannot be read, SourceError if another version of
+    gputop has written it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -132,12 +134,22 @@ class DataFile:
         return tracks
 
     def _name(self, descriptor: int, stream: int, entries: Iterator[IndexEntry]) -> str | None:
-        """Return the host of a stream, from the first chunk that names it; None if none does."""
+        """Return the host of a stream, from the first chunk that names it; None if none does.
+        SourceError if only chunks in another version of the protocol do."""
+        other = None
         for entry in islice((entry for entry in entries if entry.position == 0), _MAX_NAMES):
-            host = host_of(os.pread(descriptor, min(entry.length, _HEAD), entry.offset))
-            if host is not None and stream_of(host) == stream:
-                return host
-        return None
+            hello = hello_of(os.pread(descriptor, min(entry.length, _HEAD), entry.offset))
+            if hello is None or stream_of(hello.host) != stream:
+                continue
+            if SPOKEN.includes(hello.protocol):
+                return hello.host
+            other = hello
+        if other is None:
+            return None
+        raise SourceError(
+            f"{self.path} was recorded by gputop {other.version} in protocol {other.protocol}; "
+            f"this gputop reads {SPOKEN}"
+        )
 
 
 def _rows_by_stream(entries: Entries) -> dict[int, Sequence[int]]:

@@ -90,6 +90,9 @@ class Recording:
             except OSError as error:
                 self._unreadable.append(f"{path} cannot be read: {reason_of(error)}")
                 continue
+            except SourceError as error:
+                self._unreadable.append(str(error))
+                continue
             if file.is_recording:
                 self._files.insert(0, file)
             left -= sum(len(track.times) for track in file.tracks.values())

@@ -38,7 +38,7 @@ def answers(frame: Frame) -> bool:
     """Return whether the driver and all GPUs have answered; a problem is an answer, too."""
     if frame.problem is not None:
         return frame.problem.kind != "not_answering"
-    return all(gpu.stale_for is None for gpu in frame.gpus)
+    return not any(gpu.is_overdue for gpu in frame.gpus)
 
 
 def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:

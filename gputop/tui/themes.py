@@ -12,6 +12,8 @@ from zlib import crc32
 
 from textual.theme import BUILTIN_THEMES, Theme
 
+from gputop.model.machine.finding import Level
+
 USER_COLOURS = 6
 
 ROLES = (
@@ -29,6 +31,11 @@ ROLES = (
     "heavy",
     *(f"user{number}" for number in range(USER_COLOURS)),
 )
+
+LEVEL_ROLES: dict[Level | None, str] = {
+    "error": "alarm", "warning": "notice", "info": "quiet", "ok": "good", None: "quiet"
+}  # fmt: skip
+"""The role of a finding's level; None: nothing was found."""
 
 MORE_USERS = ROLES[-(USER_COLOURS // 2) :]
 """The second half of the user roles. On a terminal with too few distinct colours, they are those

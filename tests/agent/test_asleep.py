@@ -49,7 +49,7 @@ def told(gpu: Json) -> set[str]:
 def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None:
     with Agent(here, prefix=below(status)) as agent:
         awake = agent.line()["gpus"][1]
-        assert (awake["asleep"], awake["memory_used"] is None) == (False, False)
+        assert (awake["state"], awake["memory_used"] is None) == ("answers", False)
         until(lambda: ("nvmlEventSetFree", None) in here.calls())
         until(lambda: None not in map(agent.refresh().get, ("links", "topology")))
         status.write_text(f"{word}\n")
@@ -58,11 +58,11 @@ def test_no_call_while_it_sleeps(word: str, here: Machine, status: Path) -> None
             other, gpu = agent.refresh()["gpus"]
         calls = Counter(index for _, index in here.calls())
         assert (calls[1], calls[0] > 12) == (0, True)
-        assert (gpu["asleep"], gpu["error"], gpu["stale_for"]) == (True, None, None)
-        assert told(gpu) == IDENTITY | {"asleep"}
+        assert (gpu["state"], gpu["error"], gpu["stale_for"]) == ("asleep", None, None)
+        assert told(gpu) == IDENTITY | {"state", "listed"}
         assert {name: gpu[name] for name in IDENTITY} == {name: awake[name] for name in IDENTITY}
         assert gpu["identity"] == awake["identity"]
-        assert (other["asleep"], other["utilization"] is None) == (False, False)
+        assert (other["state"], other["utilization"] is None) == ("answers", False)
         status.write_text("active\n")
         again = agent.refresh()["gpus"][1]
         assert told(again) == told(awake)

@@ -284,12 +284,12 @@ def test_a_slowdown_alone_is_an_alarm_when_it_lasts(machine: MachineFactory) -> 
         return [gpu.level for gpu in findings(whole, whole.gpus[0]) if gpu.code == "SLOWDOWN"]
 
     with Agent(here, interval=1.0) as agent:
-        until(lambda: level(agent.refresh()) == ["notice"])
-        until(lambda: level(agent.refresh()) == ["alarm"], within=12)
+        until(lambda: level(agent.refresh()) == ["warning"])
+        until(lambda: level(agent.refresh()) == ["error"], within=12)
         here.change(0, clock_reasons=0)
         until(lambda: level(agent.refresh()) == [], within=6)
         here.change(0, clock_reasons=8)
-        until(lambda: level(agent.refresh()) == ["notice"], within=6)
+        until(lambda: level(agent.refresh()) == ["warning"], within=6)
 
 
 @pytest.mark.parametrize("counts", [(2**32 - 1, 2**40), (2**40, None), (2**64 - 1, 2**40)])

@@ -121,8 +121,8 @@ def without(function: str, index: int, whole: Json) -> Json:
     bus_id = f"00000000:{index:02X}:00.0"
     own = {"index": index, "uuid": f"GPU-{index}", "minor": index, "pci_bus_id": bus_id}
     listed = not function.startswith("nvmlDeviceGetComputeRunning")
-    known = {"processes_known": listed and not NESTED, "own_namespace_only": listed and NESTED}
-    fields = {**whole, **own, **known, **dict.fromkeys(OPTIONAL[function])}
+    listing = "none" if not listed else "ours" if NESTED else "all"
+    fields = {**whole, **own, "listed": listing, **dict.fromkeys(OPTIONAL[function])}
     if untold := {"nvmlDeviceGetUUID": "uuid", "nvmlDeviceGetName": "profile"}.get(function):
         fields["mig"] = [{**device, untold: None} for device in whole["mig"]]
     return fields
@@ -263,7 +263,7 @@ def test_gpus_are_shown_where_nvml_is_told_to_list_those_of_mps(machine: Machine
     with Agent(here) as agent:
         frame = agent.line()
     [gpu] = frame["gpus"]
-    assert (gpu["processes_known"], gpu["utilization"]) == (not NESTED, 0.7)
+    assert (gpu["listed"], gpu["utilization"]) == ("ours" if NESTED else "all", 0.7)
     assert pid in [process["pid"] for process in frame["processes"]]
 
 

@@ -177,7 +177,7 @@ def test_one_that_has_ended_and_is_listed_still_leaves_the_others_known(folder: 
                 frame = agent.refresh()
                 assert command_of(frame, other.pid) == "sleep 1000"
             assert command_of(frame, job.pid) is None
-            assert frame["gpus"][0]["own_namespace_only"] is True
+            assert frame["gpus"][0]["listed"] == "ours"
         told, errors = kill(here, inside, None, job=other)
         verdicts = {verdict["pid"]: verdict["verdict"] for verdict in told}
         assert verdicts == {job.pid: "other_namespace", other.pid: "exited"}, errors

@@ -7,6 +7,7 @@ from itertools import pairwise
 import psutil
 import pytest
 
+from gputop.model.machine.gpu import SILENT_AFTER
 from tests.agent.driving import Agent, Json, plain, until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -89,7 +90,7 @@ def test_a_gpu_that_hangs_from_a_moment_on(machine: MachineFactory) -> None:
         assert temperatures(frame) == [80, 80, 40, 80]
         assert stale == sorted(stale)
         assert stale[-1] > max(0.6, stale[0])
-        assert plain({**frame["gpus"][2], "stale_for": None}) == plain(before)
+        assert plain({**frame["gpus"][2], "stale_for": None, "state": "answers"}) == plain(before)
         here.heal()
         while (frame := agent.line(5.0))["gpus"][2]["stale_for"] is not None:
             pass
@@ -116,9 +117,10 @@ def test_a_gpu_that_hangs_from_the_start(machine: MachineFactory) -> None:
             assert [gpu["index"] for gpu in frame["gpus"]] == [0, 1, 2, 3]
             assert temperatures(frame) == [40, None, 40, 40]
             hung = frame["gpus"][1]
-            assert hung["stale_for"] > 0
-            assert (hung.pop("holders"), hung.pop("asleep")) == ([], False)
-            assert {hung[field] for field in hung if field not in ("index", "stale_for")} == {None}
+            assert (hung.pop("holders"), hung.pop("listed")) == ([], "unknown")
+            age, state = hung.pop("stale_for"), hung.pop("state")
+            assert state == ("late" if age < SILENT_AFTER else "silent")
+            assert {hung[field] for field in hung if field != "index"} == {None}
         here.heal()
         while (frame := agent.line(5.0))["gpus"][1]["stale_for"] is not None:
             pass
@@ -184,7 +186,7 @@ def test_a_gpu_is_lost_and_comes_back(error: str, machine: MachineFactory) -> No
         frame = agent.refresh()
         lost = frame["gpus"][1]
         assert temperatures(frame) == [40, None, 40, 40]
-        assert lost["error"]
+        assert (lost["state"], bool(lost["error"])) == ("lost", True)
         assert lost["stale_for"] is None
         assert (lost["uuid"], lost["name"]) == (here.gpu(1)["uuid"], "NVIDIA H200")
         assert lost["memory_used"] is None

@@ -76,7 +76,7 @@ def test_a_kernel_of_microsofts_alone_is_no_windows(
     frame = json.loads(done.stdout)
     assert frame["host"]["wsl"] is False
     [gpu] = frame["gpus"]
-    assert (gpu["processes_known"], gpu["own_namespace_only"]) == (not NESTED, NESTED)
+    assert gpu["listed"] == ("ours" if NESTED else "all")
 
 
 @pytest.mark.system
@@ -95,7 +95,7 @@ def test_no_gpu_is_free_under_windows(
 
     frame = json.loads(run("--json"))
     assert frame["host"]["wsl"] is True
-    assert frame["gpus"][0]["processes_known"] is False
+    assert frame["gpus"][0]["listed"] == "none"
     text = run("--once")
     assert "  1 GPU  " in text  # not "0 free": that is not known
     assert "\nGPU 0: WSL: Windows runs the driver, which lists no processes here\n" in text

@@ -213,7 +213,7 @@ def test_a_driver_that_lists_nobody(nodes: int, machine: MachineFactory) -> None
         with Agent(here, prefix=inside.prefix) as agent:
             frame = agent.line()
             assert frame["processes"] == []
-            assert [gpu["processes_known"] for gpu in frame["gpus"]] == [False, False]
+            assert [gpu["listed"] for gpu in frame["gpus"]] == ["ours", "ours"]
             assert free(frame) == []
             while nodes and not frame["gpus"][0]["holders_known"]:
                 frame = agent.refresh()
@@ -235,8 +235,7 @@ def test_no_gpu_is_free_by_the_list_of_our_own_processes(
     with Agent(here, prefix=inside.prefix) as agent:
         agent.line()
         for frame in for_a_while(agent, 1.5):
-            known = [(gpu["processes_known"], gpu["own_namespace_only"]) for gpu in frame["gpus"]]
-            assert known == [(False, True)] * 2
+            assert [gpu["listed"] for gpu in frame["gpus"]] == ["ours", "ours"]
             assert free(frame) == []
 
 
@@ -250,10 +249,10 @@ def test_a_pid_of_the_host_shows_that_all_are_listed(
         frame = agent.refresh()
         told = one(frame, NOBODY)
         assert (told["elsewhere"], told["gpu_memory"], told["sm_utilization"]) == (True, GIB, 0.4)
-        assert [gpu["processes_known"] for gpu in frame["gpus"]] == [True, True]
+        assert [gpu["listed"] for gpu in frame["gpus"]] == ["all", "all"]
         assert free(frame) == [1]
         on(here, 0)
-        assert [gpu["processes_known"] for gpu in agent.refresh()["gpus"]] == [True, True]
+        assert [gpu["listed"] for gpu in agent.refresh()["gpus"]] == ["all", "all"]
 
 
 def test_a_newer_driver_that_tells_host_pids_is_found_out(
@@ -284,7 +283,7 @@ def test_a_process_that_ends_is_not_taken_for_one_of_the_host(
         here.hang("nvmlDevice*", gpu=0)
         for frame in for_a_while(agent, 1.5):
             assert free(frame) == []
-            assert not any(gpu["processes_known"] for gpu in frame["gpus"])
+            assert "all" not in [gpu["listed"] for gpu in frame["gpus"]]
 
 
 # Signals

@@ -42,7 +42,7 @@ def test_a_gpu_without_a_list_of_processes_is_not_free(error: str, machine: Mach
     here.fail("nvmlDeviceGetComputeRunningProcesses*", error, gpu=1)
     with Agent(here) as agent:
         for frame in (agent.line(), agent.refresh()):
-            assert [gpu["processes_known"] for gpu in frame["gpus"]] == [True, False]
+            assert [gpu["listed"] for gpu in frame["gpus"]] == ["all", "none"]
             known = msgspec.convert(frame, Frame)
             assert [gpu.index for gpu in known.gpus if is_free(known, gpu)] == [0]
     done = here.run([sys.executable, "-m", "gputop", "free", "-n", "2", "--max-util", "100"])

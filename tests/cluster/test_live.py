@@ -25,7 +25,7 @@ def test_a_host_opens_over_ssh_or_else_as_prometheus_knows_it(
     sshd: Sshd, machine: MachineFactory, tmp_path: Path
 ) -> None:
     sshd.host("node", machine("h200x8").env)
-    machines = [gputop("node", (0.5,), finding="alarm"), gputop("unreached", (0.25, 0))]
+    machines = [gputop("node", (0.5,), finding="error"), gputop("unreached", (0.25, 0))]
     with (
         serving(tmp_path, *machines, up("node:9835", 1)) as prometheus,
         Terminal([*GPUTOP, "--prometheus", prometheus.url], cols=120, rows=30) as terminal,

@@ -84,7 +84,7 @@ def test_nodes_of_dcgm_exporter(of_dcgm: ClusterQueries) -> None:
     assert 0 <= first.age < 60
     assert first == ClusterNode(
         "node1", up=True, gpus=4, free=2, utilization=pytest.approx(0.25),  # type: ignore[arg-type]
-        memory_used=81928 * (1 << 20), memory_total=320 * GIB, users=(), level="alarm",
+        memory_used=81928 * (1 << 20), memory_total=320 * GIB, users=(), level="error",
         age=first.age,
     )  # fmt: skip
     assert second.host == "node3"
@@ -118,8 +118,8 @@ def test_the_past(of_dcgm: ClusterQueries) -> None:
 
 def test_gputops_own_metrics(tmp_path: Path) -> None:
     machines = [
-        gputop("node1", (0.9, None, 0), users=("alice", "(unknown)"), finding="notice"),
-        gputop("hung", (None, None), finding="alarm"),
+        gputop("node1", (0.9, None, 0), users=("alice", "(unknown)"), finding="warning"),
+        gputop("hung", (None, None), finding="error"),
         gputop("quiet", (0.5,), users=("alice", "bob")),
         up("node1:9835", 1),
     ]
@@ -130,9 +130,9 @@ def test_gputops_own_metrics(tmp_path: Path) -> None:
         assert (sums.free, sums.users, sums.alarms) == (1, 2, 1)
         assert sums.models == (ModelCount("NVIDIA H200", 6, 1),)
         hung, noticed, quiet = queries.nodes("worst", 10)
-        assert (hung.host, hung.level, hung.gpus, hung.free) == ("hung:9835", "alarm", 2, None)
+        assert (hung.host, hung.level, hung.gpus, hung.free) == ("hung:9835", "error", 2, None)
         assert (hung.utilization, hung.memory_used) == (None, None)
-        assert (noticed.level, noticed.free) == ("notice", 1)
+        assert (noticed.level, noticed.free) == ("warning", 1)
         assert noticed.age == pytest.approx(2, abs=60)
         assert set(quiet.users) == {"alice", "bob"}
         gone = ClusterQueries(queries.client, queries.exporter, frozenset(RECORDS.values()))

@@ -30,8 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     machines = [
         *quiet,
         gputop("free!", (0, 0), model="NVIDIA L40S"),
-        gputop("hung!", (None, 0.5), finding="alarm", users=("bob", "carol")),
-        gputop("noticed!", (0.75, 0), finding="notice", model="NVIDIA A100"),
+        gputop("hung!", (None, 0.5), finding="error", users=("bob", "carol")),
+        gputop("noticed!", (0.75, 0), finding="warning", model="NVIDIA A100"),
         gputop(HOSTILE, (0.5,), model="NVIDIA T4"),
         up("dead:9835", 0),
     ]
@@ -88,7 +88,7 @@ async def test_the_cluster_at_a_glance(server: Prometheus) -> None:
         assert cluster.hosts[:3] == ["dead", "hung!", "noticed!"]
         assert "! down: its exporter does not answer" in cluster.line_with("dead")
         assert cluster.line_with("hung!").split()[1] == "0/2"
-        assert "! alarm" in cluster.line_with("hung!")
+        assert "! error" in cluster.line_with("hung!")
         assert "bob carol" in cluster.line_with("hung!")
         assert "\x1b" not in cluster.text
         await cluster.press("s")

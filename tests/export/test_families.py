@@ -149,7 +149,7 @@ def test_a_gpu_that_hangs_does_not_look_idle() -> None:
     assert values["gputop_reading_age_seconds"] == {frozenset(): 2}
     assert values["gputop_gpu_free"] == {of(OF_0): 1}
     assert values["gputop_gpu_not_free"] == {of_1 | {("reason", "silent")}: 1}
-    alarm = {("level", "alarm"), ("code", "HUNG")}
+    alarm = {("level", "error"), ("code", "HUNG")}
     assert values["gputop_gpu_findings"] == {of_1 | alarm: 1}
     allowed = {"info", "up", "reading_age_seconds", "free", "not_free", "findings"}
     of_hung = {name.removeprefix("gputop_gpu_") for name, series in values.items()
@@ -161,7 +161,26 @@ def test_a_gpu_that_is_lost() -> None:
     values = samples(frame([gpu(error="GPU is lost", utilization=None)]))
     assert values["gputop_gpu_up"] == values["gputop_gpu_free"] == {of(OF_0): 0}
     assert "gputop_gpu_reading_age_seconds" not in values
-    assert of({**OF_0, "level": "alarm", "code": "LOST"}) in values["gputop_gpu_findings"]
+    assert of({**OF_0, "level": "error", "code": "LOST"}) in values["gputop_gpu_findings"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "asleep", "known"),
+    [
+        ({}, 0, 1),
+        ({"listed": "ours"}, 0, 0),
+        ({"listed": "none"}, 0, 0),
+        ({"listed": "unknown", "state": "asleep"}, 1, None),
+    ],
+)
+def test_whether_it_sleeps_and_lists_all(
+    fields: dict[str, Any], asleep: int, known: int | None
+) -> None:
+    values = samples(frame([gpu(**fields)]))
+    assert values["gputop_gpu_up"] == {of(OF_0): 1}
+    assert values["gputop_gpu_asleep"] == {of(OF_0): asleep}
+    expected = {} if known is None else {of(OF_0): known}
+    assert values.get("gputop_gpu_processes_known", {}) == expected
 
 
 @pytest.mark.parametrize("dcgm", [False, True])
@@ -207,7 +226,7 @@ def test_a_text_is_made_once_a_second_at_most() -> None:
 
 
 def test_why_a_gpu_is_not_free() -> None:
-    gpus = [gpu(), gpu(1), gpu(2, processes_known=False), gpu(3, utilization=0.5)]
+    gpus = [gpu(), gpu(1), gpu(2, listed="none"), gpu(3, utilization=0.5)]
     values = samples(frame(gpus, [process(7, 1)]))
     free = {dict(labels)["gpu"]: value for labels, value in values["gputop_gpu_free"].items()}
     assert free == {"0": 1, "1": 0, "3": 0}
@@ -222,8 +241,8 @@ def test_findings_and_xids() -> None:
     values = samples(frame([sick]))
     codes = {(dict(labels)["level"], dict(labels)["code"])
              for labels in values["gputop_gpu_findings"]}  # fmt: skip
-    assert {("alarm", "XID 79"), ("alarm", "ECC"), ("alarm", "REMAP")} <= codes
-    assert ("notice", "XID 13") in codes
+    assert {("error", "XID 79"), ("error", "ECC"), ("error", "REMAP")} <= codes
+    assert ("warning", "XID 13") in codes
     times = values["gputop_gpu_xid_timestamp_seconds"]
     assert times == {of({**OF_0, "xid": "79"}): 1999, of({**OF_0, "xid": "13"}): 1995}
 

@@ -127,7 +127,7 @@ def a_gpu_that_hangs_is_down_and_not_idle(scraped: Scraped) -> None:
     assert prometheus.value("count(gputop_gpu_info)") == 8
     assert [target["health"] for target in prometheus.targets()] == ["up", "up"]
     prometheus.wait_for('ALERTS{alertname="GpuHung", gpu="3"}')
-    prometheus.wait_for('gputop_gpu_findings{gpu="3", code="HUNG", level="alarm"}')
+    prometheus.wait_for('gputop_gpu_findings{gpu="3", code="HUNG", level="error"}')
     prometheus.wait_for("instance:gputop_gpu_findings:worst == 2")
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.model.cuda.advice import (
-    Advice,
     advise,
     container_advice,
     environ_advice,
@@ -27,6 +26,7 @@ from gputop.model.cuda.reach import Machine
 from gputop.model.cuda.resolve import resolve
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import CudaContext, Environ, parse_environ
+from gputop.model.machine.finding import Finding
 from tests.model.inventories import h100, mixed
 from tests.model.test_mig import TWO
 from tests.model.test_visibility_vectors import VECTORS_FILE, inventory, vectors
@@ -42,34 +42,34 @@ SPLIT = [
 ]
 
 
-def of_value(value: str) -> tuple[Advice, ...]:
+def of_value(value: str) -> tuple[Finding, ...]:
     devices = SPLIT if value.startswith("MIG-") else EIGHT
     mapping = resolve(value, devices, order="PCI_BUS_ID", driver_version="580.65.06")
     return advise(mapping)
 
 
-def of_shell(text: str) -> tuple[Advice, ...]:
+def of_shell(text: str) -> tuple[Finding, ...]:
     line = read_pasted(text)
     return () if line is None else line.advice
 
 
-def of_name(name: str) -> tuple[Advice, ...]:
+def of_name(name: str) -> tuple[Finding, ...]:
     return environ_advice(parse_environ(f"{name}=2\0".encode()))
 
 
-def of_request(text: str) -> tuple[Advice, ...]:
+def of_request(text: str) -> tuple[Finding, ...]:
     name, _, value = text.partition(" under CUDA_VISIBLE_DEVICES=")
     found = request_advice(name, resolve(value, h100(4)))
     return (found,) if found else ()
 
 
-def of_log(text: str) -> tuple[Advice, ...]:
+def of_log(text: str) -> tuple[Finding, ...]:
     name = "/device:GPU:0 "
     gpus = [CudaDevice(i, None, f"0000:{bus}:00.0", None) for i, bus in enumerate((2, 3, 82, 83))]
     return explain(read_tf_log(name + text), gpus)
 
 
-def of_environment(text: str) -> tuple[Advice, ...]:
+def of_environment(text: str) -> tuple[Finding, ...]:
     if text.startswith("CUDA_DEVICE_ORDER="):
         return advise(resolve("0", h100(4), order=text.partition("=")[2]))
     if text.startswith("CUDA_VISIBLE_DEVICES unset"):
@@ -83,7 +83,7 @@ def of_environment(text: str) -> tuple[Advice, ...]:
     return of_shell(text)
 
 
-KINDS: dict[str, Callable[[str], tuple[Advice, ...]]] = {
+KINDS: dict[str, Callable[[str], tuple[Finding, ...]]] = {
     "name": of_name,
     "shell": of_shell,
     "value": of_value,
@@ -106,10 +106,10 @@ OTHER_WORDS = {
 
 @pytest.mark.parametrize("lint", LINTS, ids=[lint["input"] for lint in LINTS])
 def test_published_mistake(lint: dict[str, Any]) -> None:
-    found = {advice.id: advice for advice in KINDS[lint["kind"]](lint["input"])}
+    found = {advice.code: advice for advice in KINDS[lint["kind"]](lint["input"])}
     advice = found[lint["id"]]
-    assert advice.severity == lint["severity"]
-    assert advice.message == OTHER_WORDS.get(lint["input"], lint["message"])
+    assert advice.level == lint["severity"]
+    assert advice.text == OTHER_WORDS.get(lint["input"], lint["message"])
 
 
 def test_the_published_mistakes_are_those_of_the_file() -> None:
@@ -147,40 +147,40 @@ def test_the_published_mistakes_are_those_of_the_file() -> None:
 )
 def test_a_value(value: str, ids: list[str]) -> None:
     found = of_value(value)
-    assert [advice.id for advice in found] == ids
-    assert all(advice.message.isprintable() and advice.message for advice in found)
+    assert [advice.code for advice in found] == ids
+    assert all(advice.text.isprintable() and advice.text for advice in found)
 
 
 def test_messages_say_what_remains() -> None:
     (out,) = of_value("1,9")
-    assert out.message == "There is no GPU 9 here: only GPU 1 is visible."
+    assert out.text == "There is no GPU 9 here: only GPU 1 is visible."
     (hides,) = of_value("-1,0,1")
-    assert hides.message == "-1 ends the list: 0, 1 are not visible."
+    assert hides.text == "-1 ends the list: 0, 1 are not visible."
     assert advise(resolve(None, h100(2))) == ()
 
 
 def test_the_order_where_it_decides() -> None:
     (unset,) = advise(resolve("0", mixed()))
-    assert (unset.id, unset.severity) == ("order-unset", "warning")
-    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in unset.message
+    assert (unset.code, unset.level) == ("order-unset", "warning")
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in unset.text
     assert advise(resolve("GPU-194", mixed())) == ()
     assert advise(resolve("0", mixed(), order="PCI_BUS_ID")) == ()
 
 
 def test_mig_limits() -> None:
     two = "MIG-0-3-0,MIG-0-4-0"
-    assert [a.id for a in advise(resolve(two, TWO, driver_version="565.1"))] == [
+    assert [a.code for a in advise(resolve(two, TWO, driver_version="565.1"))] == [
         "mig-single-instance"
     ]
     assert advise(resolve(two, TWO, driver_version="580.1")) == ()
     (unknown,) = advise(resolve("0", TWO, driver_version="580.1"))
-    assert (unknown.id, unknown.severity) == ("mig-unknown", "info")
+    assert (unknown.code, unknown.level) == ("mig-unknown", "info")
 
 
 def test_the_chosen_gpus_and_their_users() -> None:
     usage = {0: Usage(100, 2, ("bob", "eve")), 1: Usage(100, 60, ("bob",)), 2: Usage(100, 1)}
     found = advise(resolve("2,1,0", h100(4)), usage)
-    assert [(advice.id, advice.message) for advice in found] == [
+    assert [(advice.code, advice.text) for advice in found] == [
         ("gpu-full", "GPU 2 (cuda:0) is full."),
         ("gpu-in-use", "GPU 1 (cuda:1) is used by bob."),
         ("gpu-full", "GPU 0 (cuda:2) is full: used by bob eve."),
@@ -190,7 +190,7 @@ def test_the_chosen_gpus_and_their_users() -> None:
 
 def test_tensorflow_skips_small_gpus() -> None:
     gpus = [msgspec.structs.replace(d, sms=sms) for d, sms in zip(h100(2), (5, 80), strict=True)]
-    assert [advice.id for advice in advise(resolve("0,1", gpus))] == ["tf-skips-gpu"]
+    assert [advice.code for advice in advise(resolve("0,1", gpus))] == ["tf-skips-gpu"]
     assert advise(resolve("0", gpus)) == ()
 
 
@@ -204,7 +204,7 @@ def test_tensorflow_skips_small_gpus() -> None:
 def test_a_name_that_does_not_exist(name: str) -> None:
     found = request_advice(name, resolve("1,2", h100(4)))
     assert found is not None
-    assert found.message == (
+    assert found.text == (
         "2 GPUs are visible, named cuda:0 (GPU 1) and cuda:1 (GPU 2). cuda:2 does not exist:"
         " 'CUDA error: invalid device ordinal'. For physical GPU 2 use cuda:1."
     )
@@ -215,15 +215,15 @@ def test_a_name_that_does_not_exist(name: str) -> None:
 def test_a_name_of_tensorflows_that_does_not_exist(name: str, k: int) -> None:
     found = request_advice(name.replace("{k}", str(k)), resolve("1,2", h100(4)))
     assert found is not None
-    assert f"/device:GPU:{k} does not exist: 'unknown device'" in found.message
-    assert found.message.endswith("For physical GPU 2 use /device:GPU:1.") == (k == 2)
+    assert f"/device:GPU:{k} does not exist: 'unknown device'" in found.text
+    assert found.text.endswith("For physical GPU 2 use /device:GPU:1.") == (k == 2)
 
 
 def test_names_are_answered_where_only_their_number_is_known() -> None:
     (card,) = h100(1)
     found = request_advice("cuda:0", resolve("", [card]))
     assert found is not None
-    assert found.message.startswith("No GPU is visible. cuda:0 does not exist")
+    assert found.text.startswith("No GPU is visible. cuda:0 does not exist")
     assert request_advice("cuda:1", resolve("1,0", mixed())) is None
     assert request_advice("cuda:2", resolve("1,0", mixed())) is not None
 
@@ -283,7 +283,7 @@ def test_a_pasted_line(text: str, value: str | None, rest: str, ids: list[str]) 
     line = read_pasted(text)
     assert line is not None
     assert (line.value, " ".join(line.rest), line.unknown) == (value, rest, None)
-    assert [advice.id for advice in line.advice] == ids
+    assert [advice.code for advice in line.advice] == ids
 
 
 @pytest.mark.parametrize(("text", "why", "ids"), MISTAKES, ids=[case[0] for case in MISTAKES])
@@ -293,14 +293,14 @@ def test_nothing_is_claimed_of_a_line_that_starts_no_program(
     line = read_pasted(text)
     assert line is not None
     assert (line.value, why in (line.unknown or "")) == (None, True)
-    assert [advice.id for advice in line.advice] == ids
+    assert [advice.code for advice in line.advice] == ids
 
 
 @pytest.mark.parametrize("text", [f"{N} = 1,2 python t.py", f"{N} =1,2 x", f'{N} = "1,2"'])
 def test_a_line_with_spaces_is_answered_with_the_right_one(text: str) -> None:
     line = read_pasted(text)
     assert line is not None
-    assert line.advice[0].message.endswith(f"masks nothing. Write {N}=1,2.")
+    assert line.advice[0].text.endswith(f"masks nothing. Write {N}=1,2.")
 
 
 def test_a_pasted_line_with_an_order() -> None:
@@ -321,7 +321,7 @@ def test_processes() -> None:
     assert environ_advice(both) == ()
     inside = h100(4)[2:]
     (index,) = container_advice(resolve("2", inside), h100(4), inside, "the container")
-    assert index.id == "container-index"
+    assert index.code == "container-index"
     assert not [*container_advice(resolve("7", inside), h100(4), inside, "the container")]
 
 
@@ -334,11 +334,11 @@ def test_any_text_is_judged(text: str, devices: list[CudaDevice]) -> None:
     mapping: Mapping = resolve(text, devices)
     found = [*advise(mapping), *of_shell(text)]
     request_advice(text, mapping)
-    assert all(advice.message.isprintable() for advice in found)
+    assert all(advice.text.isprintable() for advice in found)
 
 
 @pytest.mark.parametrize("value", ["'$(touch x)'", '"0;rm x"', "[`id`]", "$'0\\t\\' ;touch X #"])
 def test_what_is_left_of_a_hostile_value_is_not_advised(value: str) -> None:
-    said = [hint.message for hint in of_value(value) if "Write" in hint.message]
+    said = [hint.text for hint in of_value(value) if "Write" in hint.text]
     assert said
     assert all("Write the GPUs as 0,1" in message for message in said)

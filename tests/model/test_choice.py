@@ -16,7 +16,7 @@ ONE_PROBLEM: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"error": "GPU is lost"}, {}, "the driver says: GPU is lost"),
     ({"stale_for": 3.0}, {}, "it does not answer"),
     ({"uuid": None}, {}, "its UUID is not known"),
-    ({"asleep": True, "memory_used": None}, {}, "it is asleep"),
+    ({"state": "asleep", "memory_used": None}, {}, "it is asleep"),
     ({"mig_mode": True}, {}, "MIG mode"),
     ({"compute_mode": "prohibited"}, {}, "compute mode is prohibited"),
     ({"memory_used": 2 * GIB}, {}, "2.00G in use, by nobody who can be seen"),

@@ -42,7 +42,7 @@ def test_who_cannot_be_asked_for_ends_by_leaving_the_gpus() -> None:
     assert end.starts == ()
     on_it = frame(processes=[process(123)])
     silent = [frame([gpu(**values)]) for values in (
-        {"stale_for": 3.0}, {"error": "lost"}, {"asleep": True}, {"processes_known": False},
+        {"stale_for": 3.0}, {"error": "lost"}, {"state": "asleep"}, {"listed": "none"},
     )]  # fmt: skip
     for seen in (on_it, *silent, replace(frame(), problem=PROBLEM, gpus=())):
         assert end.handle_frame(seen) == []

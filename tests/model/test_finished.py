@@ -78,7 +78,7 @@ def test_the_same_frame_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "silence", [{"stale_for": 3.0}, {"error": "lost"}, {"processes_known": False}, {"asleep": True}]
+    "silence", [{"stale_for": 3.0}, {"error": "lost"}, {"listed": "none"}, {"state": "asleep"}]
 )
 def test_a_gpu_that_does_not_answer_ends_nothing(silence: dict[str, Any]) -> None:
     silent = (gpu(0, **silence), gpu(1))
@@ -91,7 +91,7 @@ def test_a_gpu_that_does_not_answer_ends_nothing(silence: dict[str, Any]) -> Non
 
 
 def test_in_a_container_a_process_that_is_not_listed_any_more_has_ended() -> None:
-    ours = (gpu(0, processes_known=False, own_namespace_only=True), gpu(1))
+    ours = (gpu(0, listed="ours"), gpu(1))
     finished = after((2000, [process(1, on=0)]))
     after((2001, []), finished=finished, gpus=ours)
     assert [pid for pid, *_ in told(finished)] == [1]

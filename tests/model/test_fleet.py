@@ -54,8 +54,8 @@ def rows_of(*states: HostState) -> list[HostRow]:
         ("hung", gpu(1, stale_for=30.0)),
         ("sick", gpu(1, health=SICK)),
         ("unknown", gpu(2, stale_for=2.0)),
-        ("unknown", gpu(2, processes_known=False)),
-        ("used", gpu(2, processes_known=False, utilization=0.5)),
+        ("unknown", gpu(2, listed="none")),
+        ("used", gpu(2, listed="none", utilization=0.5)),
         ("idle", gpu(2, memory_used=9 * GIB, idle_for=601.0)),
         ("used", gpu(2, mig_mode=True, idle_for=601.0)),
     ],
@@ -70,15 +70,15 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
     [
         (of_host("a", None, Link("waiting")), None, "waits for its turn"),
         (of_host("a", None, Link("connecting")), None, "connecting"),
-        (of_host("a", None, Link("connecting"), failure="refused"), "alarm", "refused; connecting"),
-        (of_host("a", None, Link("login", words="login wanted: publickey")), "notice",
+        (of_host("a", None, Link("connecting"), failure="refused"), "error", "refused; connecting"),
+        (of_host("a", None, Link("login", words="login wanted: publickey")), "warning",
          "log in with L: publickey"),
-        (of_host("a", frame(), Link("ended", words="refused"), retry_in=3.5), "alarm",
+        (of_host("a", frame(), Link("ended", words="refused"), retry_in=3.5), "error",
          "refused; again in 3s"),
         (of_host("a", None, UP), None, "waits for the driver"),
-        (of_host("a", None, Link("connected", age=9.0)), "alarm", "no answer for 9s"),
+        (of_host("a", None, Link("connected", age=9.0)), "error", "no answer for 9s"),
         (of_host("a", replace(frame(), problem=Problem(kind="no_gpu", message="m", advice=""))),
-         "alarm", "m"),
+         "error", "m"),
     ],
 )  # fmt: skip
 def test_a_host_that_shows_nothing_says_why(state: HostState, level: str, words: str) -> None:
@@ -92,10 +92,10 @@ def test_a_host_that_shows_nothing_says_why(state: HostState, level: str, words:
     [
         (of_host("a", frame()), None, ""),
         (of_host("a", frame(), UP._replace(words="no psutil there")), None, "no psutil there"),
-        (of_host("a", frame(), rebooted=42.0), "notice", "rebooted 42s ago"),
+        (of_host("a", frame(), rebooted=42.0), "warning", "rebooted 42s ago"),
         (of_host("a", frame([gpu(0, health=SICK), gpu(1, health=SICK), gpu(2, stale_for=9.0)])),
-         "alarm", "XID 79 GPU 0-1 +1"),
-        (of_host("a", frame(), UP._replace(age=7.0)), "alarm", "no answer for 7s"),
+         "error", "XID 79 GPU 0-1 +1"),
+        (of_host("a", frame(), UP._replace(age=7.0)), "error", "no answer for 7s"),
         (of_host("a", replace(frame(), interval=5.0), UP._replace(age=7.0)), None, ""),
     ],
 )  # fmt: skip
@@ -138,7 +138,7 @@ def test_sums_and_free_gpus() -> None:
 
 def test_sums_of_what_is_not_known_are_not_0() -> None:
     fleet = Fleet(IDLE_AFTER)
-    unseen = of_host("a", frame([gpu(0, processes_known=False)]))
+    unseen = of_host("a", frame([gpu(0, listed="none")]))
     full = of_host("b", frame([gpu(0)], [process(7, user="bob")]))
     empty = of_host("c", frame())
     for states, free, users in (
@@ -159,7 +159,7 @@ def test_a_host_that_claims_to_be_another_one() -> None:
     fleet.take([same, same._replace(host="a.lab"), HostState("container", inside, UP)])
     first, second, third = fleet.rows
     assert (first.remark, second.remark) == ("a.lab claims to be it", "claims to be a")
-    assert (first.level, second.level, third.twin) == ("notice", "notice", None)
+    assert (first.level, second.level, third.twin) == ("warning", "warning", None)
     assert (fleet.totals.gpus, fleet.totals.free) == (2, 1)
     assert free_gpus(fleet.rows) == [("container", "4")]
     busy, other = process(7, user="bob"), process(8, user="eve")

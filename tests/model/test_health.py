@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gputop.model.health.findings import Finding, blocking, findings, in_alarm
+from gputop.model.health.findings import blocking, findings, in_alarm
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.gpu import UNREADABLE
 from gputop.model.machine.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
 from gputop.sources.demo.source import demo_frame
@@ -37,43 +38,43 @@ def xids(*pairs: tuple[int, float]) -> Health:
 @pytest.mark.parametrize(
     ("fields", "level", "code"),
     [
-        ({"error": "GPU is lost"}, "alarm", "LOST"),
-        ({"error": f"{UNREADABLE}: a reset"}, "alarm", "UNREAD"),
-        ({"stale_for": 4.0}, "alarm", "HUNG"),
-        ({"health": Health(recovery_action="gpu_reset")}, "alarm", "RECOVERY"),
-        ({"health": Health(recovery_action="drain_p2p")}, "alarm", "RECOVERY"),
-        ({"health": Health(recovery_action="bus_reset")}, "alarm", "RECOVERY"),
-        ({"ecc_uncorrected": 1}, "alarm", "ECC"),
-        ({"ecc": Ecc(remap_failure=True)}, "alarm", "REMAP"),
-        ({"ecc": Ecc(remap_pending=True)}, "notice", "REMAP"),
-        ({"ecc": Ecc(sram_threshold_exceeded=True)}, "alarm", "SRAM"),
-        ({"ecc": Ecc(retired_pending=True)}, "alarm", "PAGES"),
-        ({"health": Health(repair_pending=True)}, "alarm", "REPAIR"),
-        ({"health": Health(repair_pending=True, recovery_action="none")}, "notice", "REPAIR"),
-        ({"health": Health(unrepairable_memory=True)}, "alarm", "MEMORY"),
-        ({"health": Health(fabric_state="not_started")}, "alarm", "FABRIC"),
-        ({"health": Health(fabric_state="in_progress")}, "alarm", "FABRIC"),
-        ({"health": Health(fabric_state="failed")}, "alarm", "FABRIC"),
-        ({"nvlink": Nvlink(up=3, down=1)}, "notice", "NVLINK"),
-        ({"throttle": Throttle(reasons=("hw_thermal_slowdown",))}, "alarm", "HOT"),
-        ({"throttle": Throttle(reasons=("hw_power_brake_slowdown",))}, "alarm", "POWER BRAKE"),
-        ({"throttle": Throttle(reasons=("hw_slowdown",))}, "notice", "SLOWDOWN"),
+        ({"error": "GPU is lost"}, "error", "LOST"),
+        ({"error": f"{UNREADABLE}: a reset"}, "error", "UNREAD"),
+        ({"stale_for": 4.0}, "error", "HUNG"),
+        ({"health": Health(recovery_action="gpu_reset")}, "error", "RECOVERY"),
+        ({"health": Health(recovery_action="drain_p2p")}, "error", "RECOVERY"),
+        ({"health": Health(recovery_action="bus_reset")}, "error", "RECOVERY"),
+        ({"ecc_uncorrected": 1}, "error", "ECC"),
+        ({"ecc": Ecc(remap_failure=True)}, "error", "REMAP"),
+        ({"ecc": Ecc(remap_pending=True)}, "warning", "REMAP"),
+        ({"ecc": Ecc(sram_threshold_exceeded=True)}, "error", "SRAM"),
+        ({"ecc": Ecc(retired_pending=True)}, "error", "PAGES"),
+        ({"health": Health(repair_pending=True)}, "error", "REPAIR"),
+        ({"health": Health(repair_pending=True, recovery_action="none")}, "warning", "REPAIR"),
+        ({"health": Health(unrepairable_memory=True)}, "error", "MEMORY"),
+        ({"health": Health(fabric_state="not_started")}, "error", "FABRIC"),
+        ({"health": Health(fabric_state="in_progress")}, "error", "FABRIC"),
+        ({"health": Health(fabric_state="failed")}, "error", "FABRIC"),
+        ({"nvlink": Nvlink(up=3, down=1)}, "warning", "NVLINK"),
+        ({"throttle": Throttle(reasons=("hw_thermal_slowdown",))}, "error", "HOT"),
+        ({"throttle": Throttle(reasons=("hw_power_brake_slowdown",))}, "error", "POWER BRAKE"),
+        ({"throttle": Throttle(reasons=("hw_slowdown",))}, "warning", "SLOWDOWN"),
         (
             {"throttle": Throttle(reasons=("hw_slowdown",), lasting=("hw_slowdown",))},
-            "alarm",
+            "error",
             "SLOWDOWN",
         ),
-        ({"throttle": Throttle(reasons=("sw_thermal_slowdown",))}, "notice", "HOT"),
-        ({"utilization": 0.9, "pcie": Pcie(width=8, width_max=16)}, "alarm", "PCIE x8"),
+        ({"throttle": Throttle(reasons=("sw_thermal_slowdown",))}, "warning", "HOT"),
+        ({"utilization": 0.9, "pcie": Pcie(width=8, width_max=16)}, "error", "PCIE x8"),
         (
             {"utilization": 0.9, "pcie": Pcie(generation=3, generation_max=5)},
-            "notice",
+            "warning",
             "PCIE gen3",
         ),
-        ({"persistence_mode": False, "display_active": False}, "notice", "PERS"),
-        ({"persistence_mode": False}, "notice", "PERS"),
-        ({"compute_mode": "prohibited"}, "notice", "MODE"),
-        ({"compute_mode": "exclusive_process"}, "notice", "MODE"),
+        ({"persistence_mode": False, "display_active": False}, "warning", "PERS"),
+        ({"persistence_mode": False}, "warning", "PERS"),
+        ({"compute_mode": "prohibited"}, "warning", "MODE"),
+        ({"compute_mode": "exclusive_process"}, "warning", "MODE"),
     ],
 )
 def test_what_is_told(fields: dict[str, Any], level: str, code: str) -> None:
@@ -120,14 +121,14 @@ def test_what_is_no_trouble(fields: dict[str, Any]) -> None:
      155, 156, 158, 167, 171, 172, 173, 174, 175, 176, 7777],
 )  # fmt: skip
 def test_xids_of_the_card_stay_alarms(number: int) -> None:
-    assert told(health=xids((number, 50000.0))) == [("alarm", f"XID {number}")]
+    assert told(health=xids((number, 50000.0))) == [("error", f"XID {number}")]
 
 
 @pytest.mark.parametrize(
     "number", [13, 31, 32, 38, 43, 45, 63, 69, 92, 121, 137, 154, 157, 160, 161]
 )
 def test_xids_of_programs_are_notices_for_a_while(number: int) -> None:
-    assert told(health=xids((number, 599.0))) == [("notice", f"XID {number}")]
+    assert told(health=xids((number, 599.0))) == [("warning", f"XID {number}")]
     assert told(health=xids((number, 601.0))) == []
 
 
@@ -144,7 +145,7 @@ def test_each_xid_is_told_once_with_its_count_the_newest_first() -> None:
 def test_xids_are_told_by_those_beside_them() -> None:
     card = gpu(3, health=xids((48, 30.0), (63, 20.0)))
     last, first = findings(frame([card], time=NOW), card)
-    assert (last.level, first.level) == ("alarm", "notice")
+    assert (last.level, first.level) == ("error", "warning")
     assert "start nothing new on it, let its programs finish, then reset it" in last.advice
     assert last.advice.endswith("nvidia-smi --gpu-reset -i 3")
 
@@ -160,7 +161,7 @@ def test_work_cleared_away_alone_on_an_hgx_board() -> None:
         health = replace(alone, fabric_state=state)
         card = gpu(3, name=name, health=health)
         [found] = findings(frame([card], time=NOW), card)
-        assert found.level == "notice"
+        assert found.level == "warning"
         assert ("nvidia-fabricmanager" in found.advice) is restart
 
 
@@ -178,19 +179,19 @@ def test_the_advice_of_a_drain_lets_work_finish() -> None:
 @pytest.mark.parametrize(
     ("problem", "level"),
     [
-        ("degraded_bandwidth", "alarm"),
-        ("route_unhealthy", "alarm"),
-        ("no_partition", "alarm"),
-        ("insufficient_nvlinks", "alarm"),
-        ("incompatible_firmware", "alarm"),
-        ("incorrect_system_guid", "alarm"),
-        ("incorrect_chassis_serial", "alarm"),
-        ("invalid_location", "alarm"),
-        ("gpu_state_invalid", "alarm"),
-        ("incorrect_configuration", "alarm"),
-        ("route_recovery", "notice"),
-        ("access_timeout_recovery", "notice"),
-        ("manager_disconnected", "notice"),
+        ("degraded_bandwidth", "error"),
+        ("route_unhealthy", "error"),
+        ("no_partition", "error"),
+        ("insufficient_nvlinks", "error"),
+        ("incompatible_firmware", "error"),
+        ("incorrect_system_guid", "error"),
+        ("incorrect_chassis_serial", "error"),
+        ("invalid_location", "error"),
+        ("gpu_state_invalid", "error"),
+        ("incorrect_configuration", "error"),
+        ("route_recovery", "warning"),
+        ("access_timeout_recovery", "warning"),
+        ("manager_disconnected", "warning"),
     ],
 )
 def test_the_fabrics_health_is_told(problem: str, level: str) -> None:
@@ -250,14 +251,14 @@ def test_figures_are_in_the_words() -> None:
 def test_a_link_is_down_where_others_have_it() -> None:
     """On an NVSwitch machine each link counts, elsewhere what a like card has."""
     on_switches = Health(fabric_state="completed")
-    assert told(nvlink=Nvlink(up=17, down=1), health=on_switches) == [("alarm", "NVLINK")]
+    assert told(nvlink=Nvlink(up=17, down=1), health=on_switches) == [("error", "NVLINK")]
     whole, half, none = (
         gpu(i, nvlink=Nvlink(up=up, down=4 - up)) for i, up in enumerate((4, 2, 0))
     )
     other = gpu(3, name="another", nvlink=Nvlink(up=0, down=6))
     machine = frame([whole, half, none, other])
     levels = [[found.level for found in findings(machine, gpu)] for gpu in machine.gpus]
-    assert levels == [[], ["alarm"], ["alarm"], []]
+    assert levels == [[], ["error"], ["error"], []]
 
 
 def test_a_slowdown_is_told_by_its_cause() -> None:
@@ -277,8 +278,8 @@ def test_the_worst_comes_first() -> None:
         health=xids((31, 5.0), (79, 9.0)),
     )  # fmt: skip
     assert codes == [
-        ("alarm", "XID 79"), ("alarm", "LOST"), ("alarm", "ECC"), ("notice", "XID 31"),
-        ("notice", "PERS"),
+        ("error", "XID 79"), ("error", "LOST"), ("error", "ECC"), ("warning", "XID 31"),
+        ("warning", "PERS"),
     ]  # fmt: skip
 
 

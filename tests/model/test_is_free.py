@@ -28,15 +28,15 @@ CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(stale_for=3.0), [], "it does not answer"),
     (gpu(uuid=None), [], "its UUID is not known"),
     (Gpu(index=0), [], "it has not answered yet"),
-    (gpu(asleep=True), [], "it is asleep"),
+    (gpu(state="asleep"), [], "it is asleep"),
     (gpu(mig_mode=True), [], "it is in MIG mode"),
     (gpu(compute_mode="prohibited"), [], "its compute mode is prohibited"),
     (gpu(reservation=BOB), [], "it is reserved by bob, 40s"),
     (gpu(reservation=BOB), [process(1, user="bob")], "processes of bob"),
-    (gpu(own_namespace_only=True, processes_known=False), [], "from inside a container"),
-    (gpu(processes_known=False), [], "the driver does not say who is on it"),
-    (gpu(processes_known=None), [], "who is on it has not been seen yet"),
-    (gpu(processes_known=None, numa_node=1), [], "who is on it has not been seen yet"),
+    (gpu(listed="ours"), [], "from inside a container"),
+    (gpu(listed="none"), [], "the driver does not say who is on it"),
+    (gpu(listed="unknown"), [], "who is on it has not been seen yet"),
+    (gpu(listed="unknown", numa_node=1), [], "who is on it has not been seen yet"),
     (gpu(), [process(1)], "processes of alice"),
     (gpu(), [process(1, gpu_memory=0)], "processes of alice"),
     (gpu(), [process(1, user=None)], "processes of 1 of unknown users"),
@@ -102,7 +102,7 @@ def test_a_reserved_gpu_is_not_held_for_nothing() -> None:
 
 
 def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:
-    doubts = [gpu(stale_for=3.0), gpu(asleep=True), gpu(processes_known=False),
+    doubts = [gpu(stale_for=3.0), gpu(state="asleep"), gpu(listed="none"),
               gpu(memory_used=None), gpu(utilization=None)]  # fmt: skip
     for here in doubts:
         objection = not_free(frame([here]), here)
@@ -114,9 +114,9 @@ def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:
 
 
 def test_where_nobody_is_seen_nothing_is_counted() -> None:
-    inside = gpu(own_namespace_only=True, processes_known=False)
+    inside = gpu(listed="ours")
     assert count_of_free(frame([inside])) is None
-    assert count_of_free(frame([gpu(processes_known=False), gpu(1, memory_used=GIB)])) is None
+    assert count_of_free(frame([gpu(listed="none"), gpu(1, memory_used=GIB)])) is None
     assert count_of_free(frame([inside, gpu(1)])) == 1
     assert count_of_free(frame([gpu(memory_used=GIB)])) == 0
 
@@ -132,7 +132,7 @@ MIG: list[tuple[dict[str, Any], dict[str, Any], list[Process], bool]] = [
     ({}, {"memory_used": None}, [], False),
     ({}, {"activity": Activity(graphics=0.5)}, [], False),
     ({"stale_for": 3.0}, {}, [], False),
-    ({"processes_known": False}, {}, [], False),
+    ({"listed": "none"}, {}, [], False),
     ({"health": Health(recovery_action="gpu_reset")}, {}, [], False),
 ]
 

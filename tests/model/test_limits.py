@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.model.machine.frame import Frame, Host
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, Listing
 from gputop.model.machine.limits import is_unified, limits, nobody
 from gputop.model.machine.sections import Identity
 from tests import builders
@@ -25,24 +25,24 @@ def gpu(capability: str = "9.0", virtualization: str | None = None, **values: An
 
 
 @pytest.mark.parametrize(
-    ("known", "words"),
+    ("listing", "words"),
     [
-        (True, "no process is on a GPU"),
-        (False, "the driver does not list the processes here"),
-        (None, "no process is seen: not all GPUs have said who is on them"),
+        ("all", "no process is on a GPU"),
+        ("none", "the driver does not list the processes here"),
+        ("unknown", "no process is seen: not all GPUs have said who is on them"),
     ],
 )
-def test_an_empty_list_says_nothing_before_it_is_read(known: bool | None, words: str) -> None:
-    gpus = (builders.gpu(0), builders.gpu(1, processes_known=known))
+def test_an_empty_list_says_nothing_before_it_is_read(listing: Listing, words: str) -> None:
+    gpus = (builders.gpu(0), builders.gpu(1, listed=listing))
     assert nobody(Frame(host=Host(name="node"), time=0.0, gpus=gpus)) == words
-    assert gpus[1].tells_processes is (known is True)
+    assert gpus[1].tells_processes is (listing == "all")
 
 
 def test_a_card_of_its_own_has_none() -> None:
     for usual in (gpu(), builders.gpu(), gpu(virtualization="passthrough"), Gpu(index=0)):
         assert told(usual, memory_total=GIB) == ()
-    assert told(gpu(processes_known=False)) == ()
-    assert told(gpu(processes_known=True), wsl=True) == ()
+    assert told(gpu(listed="none")) == ()
+    assert told(gpu(listed="all"), wsl=True) == ()
 
 
 def test_unified_memory_is_the_machines() -> None:
@@ -63,7 +63,7 @@ def test_unified_is_an_integrated_gpu_without_memory(capability: str) -> None:
 
 
 def test_windows_and_virtual_gpus() -> None:
-    assert told(gpu(processes_known=False), wsl=True) == (
+    assert told(gpu(listed="none"), wsl=True) == (
         "WSL: Windows runs the driver, which lists no processes here",
     )
     assert told(gpu(virtualization="vgpu")) == (

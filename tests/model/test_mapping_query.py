@@ -13,7 +13,7 @@ from gputop.model.cuda.inventory import Inventory, frame_inventory
 from gputop.model.cuda.mapping_query import (
     MappingQuery,
     MappingResult,
-    by_severity,
+    by_level,
     completion,
     judge,
     mapping_result,
@@ -55,7 +55,7 @@ def indices(found: MappingResult) -> list[int]:
 
 
 def ids(found: MappingResult, inventory: Inventory | None = None) -> list[str]:
-    return [hint.id for hint in judge(found, inventory.usage if inventory else {})]
+    return [hint.code for hint in judge(found, inventory.usage if inventory else {})]
 
 
 def probed(value: str | None, order: str | None, *at: int) -> Probed:
@@ -100,14 +100,14 @@ def test_a_line_that_sets_nothing_leaves_it_unset() -> None:
 )
 def test_what_the_rest_of_the_line_asks_for(program: str, missing: list[str]) -> None:
     found = ask(f"CUDA_VISIBLE_DEVICES=1,2 {program}")
-    said = [hint.message.split(" does not exist")[0].split(" ")[-1] for hint in found.missed]
+    said = [hint.text.split(" does not exist")[0].split(" ")[-1] for hint in found.missed]
     assert said == missing
 
 
 def test_a_device_that_is_asked_for_by_itself() -> None:
     found = ask("1,2", layers=Layers(device="cuda:2"))
     assert ids(found) == ["request-out-of-visible"]
-    assert "For physical GPU 2 use cuda:1" in found.missed[0].message
+    assert "For physical GPU 2 use cuda:1" in found.missed[0].text
     assert ids(ask("1,2", layers=Layers(device="cuda:1"))) == []
 
 
@@ -118,26 +118,26 @@ def test_the_order_of_advice() -> None:
     full = h200(1, memory_used=139 * GIB, memory_free=GIB)
     machine = frame([h200(0), full], [process(7, on=1, gpu_uuid=UUIDS[1], user="bob")])
     found = ask("CUDA_VISIBLE_DEVICES =1,9 python --device cuda:5", machine)
-    assert found.said[0].id == "shell-space-before-equals"
+    assert found.said[0].code == "shell-space-before-equals"
     found = ask("CUDA_VISIBLE_DEVICES=1,9 python --device cuda:5", machine)
     advice = judge(found, frame_inventory(machine).usage)
-    assert [hint.id for hint in advice] == [
+    assert [hint.code for hint in advice] == [
         "value-out-of-range",
         "gpu-full",
         "request-out-of-visible",
     ]
-    assert [hint.id for hint in by_severity(advice)] == [
+    assert [hint.code for hint in by_level(advice)] == [
         "value-out-of-range",
         "request-out-of-visible",
     ]
 
 
 def test_errors_come_first() -> None:
-    advice = by_severity(judge(ask("1x,0,9", order="x"), {}))
-    assert [hint.severity for hint in advice] == sorted(
-        (hint.severity for hint in advice), key=["error", "warning", "info"].index
+    advice = by_level(judge(ask("1x,0,9", order="x"), {}))
+    assert [hint.level for hint in advice] == sorted(
+        (hint.level for hint in advice), key=["error", "warning", "info"].index
     )
-    assert {hint.severity for hint in advice} == {"error", "warning", "info"}
+    assert {hint.level for hint in advice} == {"error", "warning", "info"}
 
 
 @pytest.mark.parametrize(

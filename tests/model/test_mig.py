@@ -89,7 +89,7 @@ def test_what_no_source_settles_is_marked(value: str, driver: str | None) -> Non
 def test_unset_from_r570_shows_one_compute_instance_of_each_gpu_instance() -> None:
     both = resolve(None, TWO, driver_version=NEW)
     assert (both.certainty, both.count, both.visible) == ("unknown", 3, None)
-    assert [advice.id for advice in advise(both)] == ["mig-unknown"]
+    assert [advice.code for advice in advise(both)] == ["mig-unknown"]
     assert both.visible_set == (*TWO[0].parts(), TWO[1])
     split = resolve(None, [mig(0, (1, 0), (1, 1), (2, 0))], driver_version=NEW)
     assert (split.count, split.visible_set) == (2, None)

@@ -107,7 +107,7 @@ def test_why_there_is_no_name() -> None:
 def test_a_contradicted_mapping_is_not_claimed() -> None:
     found = look({N: "0,1"}, [3])
     assert (found.mapping.visible, found.mapping.certainty) == (None, "unknown")
-    assert [hint.id for hint in found.advice] == ["env-contradicted"]
+    assert [hint.code for hint in found.advice] == ["env-contradicted"]
     assert (names(found), found.why_not()) == ([], "?")
 
 
@@ -133,7 +133,7 @@ def test_a_worker_that_overwrote_its_variables_probably_has_its_parents() -> Non
     found = look("overwritten", [3], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
     assert (found.evidence.kind, names(found), found.why_not()) == ("inferred", ["cuda:1?"], None)
     assert "76" in found.evidence.because
-    assert "env-clobbered" not in [hint.id for hint in found.advice]
+    assert "env-clobbered" not in [hint.code for hint in found.advice]
     elsewhere = look("overwritten", [2], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
     assert (names(elsewhere), elsewhere.why_not()) == ([], "env-lost")
 
@@ -206,7 +206,7 @@ def test_mps_numbers_anew() -> None:
     found = look({N: "1", **PCI}, [2], mps=True, machine=server)
     assert (indices(found.mapping.visible), names(found)) == ([2], ["cuda:0"])
     double = look({N: "0,2", **PCI}, [0], mps=True, machine=server)
-    assert [hint.id for hint in double.advice] == ["mps-double-mask"]
+    assert [hint.code for hint in double.advice] == ["mps-double-mask"]
     assert indices(double.mapping.visible) == [0]
     assert look({N: "1"}, [2], mps=True).mapping.certainty == "unknown"
     here = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/b"}  # another server's
@@ -253,7 +253,7 @@ def test_an_order_that_is_not_in_doubt_need_not_be_set(
 ) -> None:
     found = look(variables, on, descendant=descendant)
     assert found.mapping.certainty == "predicted"
-    assert "order-unset" not in [hint.id for hint in advise(found.mapping)]
+    assert "order-unset" not in [hint.code for hint in advise(found.mapping)]
 
 
 def test_a_child_in_another_container_gives_nothing_to_one_that_reaches_no_gpu() -> None:

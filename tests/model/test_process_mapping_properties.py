@@ -136,7 +136,7 @@ def check_consistency(case: Case) -> None:
     """Nothing that is said contradicts itself."""
     around, _, used, found = case
     mapping = found.mapping
-    text = " ".join((*found.reasoning(), *(hint.message for hint in found.advice)))
+    text = " ".join((*found.reasoning(), *(hint.text for hint in found.advice)))
     assert text.isprintable()
     assert "driver itself" not in text
     assert "cuda:0 in the first case and cuda:0" not in text

@@ -83,7 +83,7 @@ def test_a_line_that_advice_gives_runs_nothing_else(
 
 def line_of_advice(id_: str, value: str) -> str:
     """Ready to run: `ssh HOST` joins words and has the shell there read them, as `eval` does."""
-    message = mistake(id_, name="node 1;touch X", value=value).message
+    message = mistake(id_, name="node 1;touch X", value=value).text
     line = re.findall("(?:Use |Write (?!it)|there: )(.*)[.]", message)[0].removesuffix(" ...")
     line = line if line.startswith("export ") else f"{line}; export CUDA_VISIBLE_DEVICES"
     if id_ == "shell-not-remote":
@@ -93,7 +93,7 @@ def line_of_advice(id_: str, value: str) -> str:
 
 @pytest.mark.parametrize("value", [*NOT_QUOTED, "x" * 500])
 def test_advice_gives_no_line_that_cannot_be_quoted(value: str) -> None:
-    message = mistake("shell-set", value=value).message
+    message = mistake("shell-set", value=value).text
     assert message.endswith("Use export CUDA_VISIBLE_DEVICES=....")
 
 

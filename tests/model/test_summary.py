@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gputop.model.machine.gpu import Listing
 from gputop.model.machine.summary import (
     by_instance,
     count_of_users,
@@ -32,10 +33,10 @@ def test_users_are_those_with_compute_processes_most_memory_first() -> None:
     assert users(now, now.gpus[1]) == ["alice", "carl", "zoe"]
 
 
-@pytest.mark.parametrize("known", [False, None])
-def test_where_processes_are_not_listed_nobody_is_counted(known: bool | None) -> None:
+@pytest.mark.parametrize("listing", ["ours", "none", "unknown"])
+def test_where_processes_are_not_listed_nobody_is_counted(listing: Listing) -> None:
     """Nor where no list has been read yet, as of a GPU that never answered."""
-    listed, unlisted = gpu(0), gpu(1, processes_known=known)
+    listed, unlisted = gpu(0), gpu(1, listed=listing)
     assert count_of_users(frame([listed], [])) == "0 users"
     assert count_of_users(frame([listed], [process(1)])) == "1 user"
     assert count_of_users(frame([listed, unlisted], [])) == "users unknown"

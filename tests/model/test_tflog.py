@@ -22,7 +22,7 @@ def machine(*buses: str) -> list[CudaDevice]:
 
 
 def ids(log: TfLog, devices: list[CudaDevice]) -> set[str]:
-    return {advice.id for advice in explain(log, devices)}
+    return {advice.code for advice in explain(log, devices)}
 
 
 @named(vectors("tf_log"))
@@ -32,9 +32,9 @@ def test_published_case(vector: Vector) -> None:
     assert gpu is not None
     assert [gpu.index] == vector["expect"]
     (advice,) = explain(read_tf_log(vector["tf_log"]), inventory(vector))
-    assert (advice.id, advice.severity) == ("tf-log-device-number", "info")
-    assert "'device: 0' is the CUDA ordinal inside the process" in advice.message
-    assert "physical GPU 3" in advice.message
+    assert (advice.code, advice.level) == ("tf-log-device-number", "info")
+    assert "'device: 0' is the CUDA ordinal inside the process" in advice.text
+    assert "physical GPU 3" in advice.text
 
 
 GENERATIONS = [
@@ -76,9 +76,9 @@ def test_only_xlas_devices_means_that_libraries_are_missing() -> None:
     assert len(log.missing_libraries) == 6
     assert log.bus_ids[3] == "0000:db:00.0"
     (advice,) = explain(log, machine("b1:00", "b2:00", "da:00", "db:00"))
-    assert (advice.id, advice.severity) == ("tf-log-no-gpu", "error")
+    assert (advice.code, advice.level) == ("tf-log-no-gpu", "error")
     for word in ("libcudart.so.10.0", "XLA_GPU:0", "on the CPU", "CUDA ordinal 3 is GPU 3"):
-        assert word in advice.message
+        assert word in advice.text
 
 
 XLA = "/job:localhost/replica:0/task:0/device:XLA_GPU:0"
@@ -104,9 +104,9 @@ def test_what_xla_runs_on_a_card_is_not_said_to_run_on_the_cpu(
 ) -> None:
     log = read_tf_log(text)
     (advice,) = explain(log, [])
-    assert (advice.id, log.sees_gpu, log.has_gpu) == (id_, sees, False)
-    assert words in advice.message
-    assert ("every ordinary operation" in advice.message) == ("XLA" not in text)
+    assert (advice.code, log.sees_gpu, log.has_gpu) == (id_, sees, False)
+    assert words in advice.text
+    assert ("every ordinary operation" in advice.text) == ("XLA" not in text)
 
 
 def test_repeated_bus_ids_are_doubted_and_logical_devices_are_not() -> None:
@@ -117,13 +117,13 @@ def test_repeated_bus_ids_are_doubted_and_logical_devices_are_not() -> None:
     assert len(read_tf_log(split).devices) == 2
     assert ids(read_tf_log(split), devices) == {"tf-log-device-number"}
     (numbers,) = explain(read("masked"), devices)
-    assert "'device: 1', 'device: 2' are CUDA ordinals" in numbers.message
-    assert "physical GPU 0, 1." in numbers.message
+    assert "'device: 1', 'device: 2' are CUDA ordinals" in numbers.text
+    assert "physical GPU 0, 1." in numbers.text
     # A masked process counts from 0: somebody chose among the visible GPUs.
-    assert "visible_device_list" in numbers.message
-    assert "visible_device_list" not in explain(read("four"), devices)[0].message
-    assert "No GPU of this machine" in explain(read("masked"), [])[0].message
-    some = explain(read("masked"), machine("03:00"))[0].message
+    assert "visible_device_list" in numbers.text
+    assert "visible_device_list" not in explain(read("four"), devices)[0].text
+    assert "No GPU of this machine" in explain(read("masked"), [])[0].text
+    some = explain(read("masked"), machine("03:00"))[0].text
     assert "physical GPU none of this machine, 0." in some
 
 
@@ -153,8 +153,8 @@ def test_no_gpu_and_a_full_gpu() -> None:
 
 def test_an_operation_that_a_device_refuses() -> None:
     (advice,) = explain(read("refused"), [])
-    assert (advice.id, advice.severity) == ("tf-log-refused", "error")
-    assert "a_gpu cannot be put on /device:GPU:0: no supported kernel" in advice.message
+    assert (advice.code, advice.level) == ("tf-log-refused", "error")
+    assert "a_gpu cannot be put on /device:GPU:0: no supported kernel" in advice.text
     later = (
         "Cannot assign a device for operation x: Could not satisfy explicit device specification "
         "'/GPU:9' because no devices matching that specification are registered; available: CPU:0"
@@ -169,7 +169,7 @@ def test_a_list_of_physical_devices() -> None:
     assert log.listed == {"GPU": 4, "XLA_GPU": 4}
     assert log.has_gpu
     (advice,) = explain(log, [])
-    assert "4 GPUs are listed" in advice.message
+    assert "4 GPUs are listed" in advice.text
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.builders import GIB, gpu
     ],
 )
 def test_unaccounted(
-    used: int | None, held: list[int | None], known: bool | None, expected: int | None
+    used: int | None, held: list[int | None], known: bool, expected: int | None
 ) -> None:
     assert unaccounted(used, held, known) == expected
 
@@ -47,7 +47,7 @@ def opener(pid: int, reason: HolderReason) -> DeviceHolder:
 
 def test_monitors_are_no_suspects() -> None:
     found = (opener(1, "orphan"), opener(2, "monitor"))
-    assert suspects_or_none(gpu(holders=found, processes_known=False)) == found[:1]
+    assert suspects_or_none(gpu(holders=found, listed="none")) == found[:1]
 
 
 @pytest.mark.parametrize(

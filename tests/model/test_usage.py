@@ -76,13 +76,13 @@ def _counter(hour: float) -> float:
 
 
 def _gpus(hour: float) -> list[Gpu]:
-    known = {"processes_known": True}
+    known = {"listed": "all"}
     return [
         gpu(0, power=400.0, **known),
         gpu(1, power=100.0, power_more=Power(energy=_counter(hour)),
             stale_for=9.0 if 22 < hour <= 23 else None, **known),
         gpu(2, power=200.0, mig_mode=True, mig=_MIG, **known),
-        gpu(3, processes_known=False),
+        gpu(3, listed="none"),
     ]  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_jobs() -> None:
         Origin(slurm_job="17", slurm_step="0", pod="p"), Origin(slurm_job="17", slurm_step="1"),
         Origin(pod="p"), Origin(container=Container(id="0" * 64, name="c")), Origin(), None,
     ]  # fmt: skip
-    gpus = [gpu(index, processes_known=True) for index in range(len(origins))]
+    gpus = [gpu(index, listed="all") for index in range(len(origins))]
     here = [process(1, index, origin=origin) for index, origin in enumerate(origins)]
     frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
     count, _ = usage("job", frames)
@@ -194,7 +194,7 @@ def test_a_job_counts_with_its_user() -> None:
     """Whoever makes a control group of his own named as another user's job has a row of his own."""
     origin = Origin(slurm_job="4711")
     here = [process(1, 0, origin=origin), process(2, 1, origin=origin, user="mallory")]
-    gpus = [gpu(index, processes_known=True) for index in range(2)]
+    gpus = [gpu(index, listed="all") for index in range(2)]
     frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
     count, _ = usage("job", frames)
     assert {key: each.held for key, each in count.rows.items()} == {
@@ -204,7 +204,7 @@ def test_a_job_counts_with_its_user() -> None:
 
 def test_names_without_end_are_one_row() -> None:
     frames = (
-        frame([gpu(processes_known=True)],
+        frame([gpu(listed="all")],
               [process(pid, user=f"user {pid + 15_000 * step}") for pid in range(15_000)],
               time=10.0 * step)
         for step in range(4)
@@ -217,14 +217,14 @@ def test_names_without_end_are_one_row() -> None:
 
 def test_work_of_several_processes_is_no_more_than_one_gpu() -> None:
     here = [process(pid, sm_utilization=0.75, memory_utilization=0.0) for pid in (1, 2)]
-    frames = (frame([gpu(processes_known=True)], here, time=time) for time in (0.0, 10.0))
+    frames = (frame([gpu(listed="all")], here, time=time) for time in (0.0, 10.0))
     count, _ = usage("user", frames)
     assert count.rows[("alice",)].worked == 10
 
 
 def test_a_decoder_at_work_is_not_idle() -> None:
     here = [process(1, sm_utilization=0.0, decoder_utilization=0.5)]
-    frames = (frame([gpu(processes_known=True)], here, time=time) for time in (0.0, 10.0))
+    frames = (frame([gpu(listed="all")], here, time=time) for time in (0.0, 10.0))
     count, _ = usage("user", frames)
     assert (count.rows[("alice",)].worked, count.rows[("alice",)].idle) == (0, 0)
 
@@ -233,7 +233,7 @@ def test_hosts_add_up_and_their_counters_are_not_mixed() -> None:
     count = UsageCount(GROUPINGS["user"])
     for host, joules in (("a", 7.0), ("b", 5000.0)):
         frames = [
-            frame([gpu(processes_known=True, power_more=Power(energy=energy))], [process(1)], time)
+            frame([gpu(listed="all", power_more=Power(energy=energy))], [process(1)], time)
             for time, energy in ((0.0, 0.0), (10.0, joules))
         ]
         count.add(host, spans(frames, replace(DAY)))

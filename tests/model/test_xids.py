@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.model.health.xids import CATALOG, MEANINGS, meaning
+from gputop.model.health.xids import CATALOG, XIDS, xid_finding
 
 PATH = Path(__file__).parent.parent / "data/xids.tsv"
 CATALOGUE = {
@@ -18,6 +18,7 @@ CATALOGUE = {
     )
 }
 SOURCES = {"catalog", "trigger", "dcgm", "smi", "nverror", "unverified"}
+LEVELS = {"attention": "error", "notice": "warning", "application": "warning"}
 BEYOND = {173, 175, 176}
 """Of which the catalogue knows nothing."""
 
@@ -39,53 +40,52 @@ WORDS = {
 
 def test_the_catalogue_is_whole() -> None:
     assert list(CATALOGUE) == list(range(1, 173))
-    assert set(MEANINGS) == set(CATALOGUE) | BEYOND
+    assert set(XIDS) == set(CATALOGUE) | BEYOND
 
 
 @pytest.mark.parametrize("number", CATALOGUE)
 def test_each_is_as_grave_as_in_the_catalogue(number: int) -> None:
-    row, known = CATALOGUE[number], meaning(number)
-    assert known.severity == row["severity"]
+    row, known = CATALOGUE[number], xid_finding(number)
+    assert known.level == LEVELS[row["severity"]]
     assert WORDS.get(row["immediate"], "") in known.advice
     if row["immediate"] == "IGNORE":
-        assert known.severity != "attention"
+        assert known.level != "error"
         assert "--gpu-reset" not in known.advice
     if row["immediate"] in ("RESET_GPU", "RESTART_BM", "RESTART_VM", "CONTACT_SUPPORT"):
-        assert known.severity == "attention"
+        assert known.level == "error"
     if row["immediate"] == "RESTART_APP":
-        assert known.severity == ("attention" if number == 94 else "application")
+        assert known.level == ("error" if number == 94 else "warning")
 
 
-@pytest.mark.parametrize("number", [*MEANINGS, 174, 7777])
-def test_each_has_words_and_a_source(number: int) -> None:
-    known = meaning(number)
+@pytest.mark.parametrize("number", [*XIDS, 174, 7777])
+def test_each_has_words(number: int) -> None:
+    known = xid_finding(number)
     assert known.text
     assert known.advice
-    assert set(known.source.split()) <= SOURCES
-    assert known.source
     assert "{" not in (known.text + known.advice).replace("{index}", "")
 
 
 def test_the_table_says_what_was_read_and_what_was_not() -> None:
     """Within the catalogue nothing is unverified; beyond it nothing is claimed to be read."""
-    unverified = {number for number, known in MEANINGS.items() if known.source == "unverified"}
-    assert unverified == BEYOND
+    sources = {number: set(source.split()) for number, (_, source) in XIDS.items()}
+    assert all(source and source <= SOURCES for source in sources.values())
+    assert {number for number in sources if sources[number] == {"unverified"}} == BEYOND
 
 
 @pytest.mark.parametrize("number", [0, 174, 177, 999, 7777, -1])
 def test_what_is_not_known_is_not_harmless(number: int) -> None:
-    known = meaning(number)
-    assert known.severity == "attention"
+    known = xid_finding(number)
+    assert known.level == "error"
     assert CATALOG in known.advice
     assert "dmesg" in known.advice
 
 
 def test_a_corrected_error_of_the_link_to_the_cpu_needs_no_reset() -> None:
-    corrected, fatal = meaning(121), meaning(173)
-    assert corrected.severity == "notice"
+    corrected, fatal = xid_finding(121), xid_finding(173)
+    assert corrected.level == "warning"
     assert "corrected" in corrected.text
     assert "reset" not in corrected.advice
-    assert fatal.severity == "attention"
+    assert fatal.level == "error"
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_a_corrected_error_of_the_link_to_the_cpu_needs_no_reset() -> None:
 def test_an_uncorrected_error_is_told_by_those_beside_it(
     beside: tuple[int, ...], words: str
 ) -> None:
-    assert words in meaning(48, beside).advice
+    assert words in xid_finding(48, beside).advice
 
 
 def test_work_that_was_cleared_away_alone_on_switches() -> None:
-    alone = meaning(45, (45, 45), fabric=True)
+    alone = xid_finding(45, (45, 45), fabric=True)
     assert "systemctl restart nvidia-fabricmanager" in alone.advice
-    assert alone.severity == "notice"  # a kill leads to it as well
-    for other in (meaning(45, (45, 48), fabric=True), meaning(45, (45,), fabric=False)):
+    assert alone.level == "warning"  # a kill leads to it as well
+    for other in (xid_finding(45, (45, 48), fabric=True), xid_finding(45, (45,), fabric=False)):
         assert "fabricmanager" not in other.advice

@@ -21,9 +21,9 @@ from gputop.protocol.messages import AgentMessage, Hello, Preview, Reply
 from gputop.protocol.split import Splitter
 
 HELLO = Hello(
-    oldest=1,
-    newest=1,
-    protocol=1,
+    oldest=2,
+    newest=2,
+    protocol=2,
     version="1.0",
     host="node-07",
     boot_id="b0071d",
@@ -43,7 +43,7 @@ GPU = Gpu(
     temperature=61.0,
     power=540.25,
     power_limit=700.0,
-    processes_known=True,
+    listed="all",
     power_more=Power(average=540.0, limit_max=700.0),
     throttle=Throttle(reasons=("sw_power_cap",), shares={"sw_power_cap": 0.25}),
     pcie=Pcie(generation=5, tx=1.5e9),

@@ -1,4 +1,4 @@
-"""Protocol 1, byte for byte as its first agent spoke it: what was said then is understood for good.
+"""Protocol 2, byte for byte as its first agent spoke it: what was said then is understood for good.
 
 `python -m tests.protocol.test_golden` writes the files, for the first agent of a version.
 """
@@ -27,7 +27,7 @@ from gputop.protocol.messages import (
 )
 from tests.protocol.streams import EARLY, FRAME, LATER, REPLIES, lines_of, read, stream
 
-GOLDEN = Path(__file__).parent.parent / "data" / "protocol-1"
+GOLDEN = Path(__file__).parent.parent / "data" / "protocol-2"
 REQUESTS: tuple[Request, ...] = (
     SetInterval(0.5),
     Refresh(),

@@ -15,12 +15,12 @@ from tests.agent.driving import COMMAND
 from tests.conftest import MachineFactory
 from tests.protocol.streams import FRAME, HELLO, lines_of, stream
 
-ONE, BOTH, TWO = Versions(1, 1), Versions(1, 2), Versions(2, 2)
+TWO, BOTH, THREE = Versions(2, 2), Versions(2, 3), Versions(3, 3)
 
 
 @pytest.mark.parametrize(
     ("agent", "reader", "shared"),
-    [(ONE, ONE, 1), (ONE, BOTH, 1), (BOTH, ONE, 1), (BOTH, BOTH, 2), (ONE, TWO, None)],
+    [(TWO, TWO, 2), (TWO, BOTH, 2), (BOTH, TWO, 2), (BOTH, BOTH, 3), (TWO, THREE, None)],
 )
 def test_the_newest_that_both_speak(agent: Versions, reader: Versions, shared: int | None) -> None:
     assert agent.shared(reader) == reader.shared(agent) == shared
@@ -46,24 +46,24 @@ def hello_of(machine: MachineFactory, reader: Versions) -> tuple[dict[str, objec
 
 
 @pytest.mark.system
-def test_an_agent_that_speaks_1_and_a_reader_that_speaks_1_to_2(machine: MachineFactory) -> None:
+def test_an_agent_that_speaks_2_and_a_reader_that_speaks_2_to_3(machine: MachineFactory) -> None:
     hello, lines = hello_of(machine, BOTH)
-    assert (hello["oldest"], hello["newest"], hello["protocol"]) == (1, 1, 1)
+    assert (hello["oldest"], hello["newest"], hello["protocol"]) == (2, 2, 2)
     assembler = Assembler(BOTH)
     assert [assembler.read(line) for line in lines][-1] is not None
 
 
-def test_an_agent_that_speaks_1_to_2_and_a_reader_that_speaks_1() -> None:
+def test_an_agent_that_speaks_2_to_3_and_a_reader_that_speaks_2() -> None:
     """The reader has said so, and the agent answers in what the reader knows."""
-    assembler = Assembler(ONE)
-    lines = lines_of([replace(HELLO, newest=2, protocol=1), *stream()[1:]])
+    assembler = Assembler(TWO)
+    lines = lines_of([replace(HELLO, newest=3, protocol=2), *stream()[1:]])
     assert FRAME in [assembler.read(line) for line in lines]
     assert assembler.hello is not None
-    assert assembler.hello.newest == 2
+    assert assembler.hello.newest == 3
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("reader", [TWO, Versions(7, 9)])
+@pytest.mark.parametrize("reader", [Versions(1, 1), THREE, Versions(7, 9)])
 def test_strangers_are_told_what_to_do(reader: Versions, machine: MachineFactory) -> None:
     hello, lines = hello_of(machine, reader)
     assert hello["protocol"] == SPOKEN.newest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.sections import Power
 from gputop.model.usage.count import UsageCount
@@ -111,13 +113,25 @@ def test_more_hosts_than_anybody_has(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     with path.open("wb") as file:
         for number in range(MAX_HOSTS + 500):
-            hello = Hello(oldest=1, newest=1, protocol=1, version="1", host=f"node{number}")
+            hello = Hello(oldest=2, newest=2, protocol=2, version="1", host=f"node{number}")
             payload = zlib.compressobj(1)
             data = payload.compress(encode_line(0, hello)) + payload.flush(zlib.Z_SYNC_FLUSH)
             file.write(record(data, file.tell(), hello.host))
     recording = Recording(path)
     assert len(recording.hosts) == MAX_HOSTS
     assert recording.losses == ("500 samples of hosts are of no known host",)
+
+
+@pytest.mark.parametrize("protocol", [1, 9])
+def test_what_another_version_recorded_is_refused_in_a_line(protocol: int, tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    hello = replace(HELLO, protocol=protocol, version="0.9\x1b")
+    path.write_bytes(record(chunk([hello, *Splitter().split(FRAME)]), 0, HOST))
+    words = f"{path} was recorded by gputop 0.9\ufffd in protocol {protocol}; this gputop reads 2-2"
+    with pytest.raises(GputopError, match=re.escape(words)):
+        Recording(path)
+    write(path, frames_from(START, 3))  # what this gputop has appended is read
+    assert read(path)[0] == frames_from(START, 3)
 
 
 def test_a_name_that_is_not_its_streams_is_not_believed(tmp_path: Path) -> None:

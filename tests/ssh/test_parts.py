@@ -92,7 +92,7 @@ def test_the_choice() -> None:
     python = RemotePython("python3", 12, "x86_64", ())
     how, why, start = choice(Remote("gputop", SPOKEN, python), OPTIONS)
     assert (how, why) == ("installed", "")
-    assert start == b"installed 0 --protocol 1-1 --interval 1.0 --lease 10.0\n"
+    assert start == b"installed 0 --protocol 2-2 --interval 1.0 --lease 10.0\n"
     how, why, start = choice(Remote("gputop", other, python), OPTIONS)
     assert (how, why) == ("carried", f"gputop there speaks protocol {other}, this one {SPOKEN}")
     head, _, rest = start.partition(b"\n")
@@ -101,7 +101,7 @@ def test_the_choice() -> None:
     assert b"--no-files" in head
     with pytest.raises(SourceError, match=r"no Python 3\.10 or newer"):
         choice(Remote("gputop", None, None, ("python3",)), OPTIONS)
-    assert AgentOptions(None, False).words(files=True) == "--protocol 1-1 --once"
+    assert AgentOptions(None, False).words(files=True) == "--protocol 2-2 --once"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     assert (installed.level, installed.advice) == ("ok", None)
     assert "installed there answers (/usr/bin/gputop)" in installed.text
     carried = ways_check("carried", Remote("gputop", Versions(7, 8), python))
-    assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 1-1 (gputop): ")
+    assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 2-2 (gputop): ")
     assert "memory of Python 3.12 (/usr/bin/python3)" in carried.text
     assert "does not fit that Python (aarch64)" in carried.text
     assert "too old (x�[2J)" in ways_check("carried", Remote("x\x1b[2J", None, python)).text

@@ -118,7 +118,7 @@ def test_in_a_container_nobody_is_known_to_be_off_a_gpu() -> None:
     [frame] = read([*head("pid:[4026532000]"), round_(1000.0, 100, 50), values(0)])
     assert isinstance(frame, Frame)
     assert frame.host.nested
-    assert not frame.gpus[0].processes_known
+    assert frame.gpus[0].listed == "ours"
     assert not any(is_free(frame, gpu) for gpu in frame.gpus)
     assert [process.command for process in frame.processes] == [None, None]
 
@@ -188,7 +188,7 @@ def test_whatever_comes_can_be_drawn_or_is_one_error() -> None:
 GPU_FACTS = (
     "index", "uuid", "name", "pci_bus_id", "memory_total", "memory_used", "power_limit", "sm_clock",
     "sm_clock_max", "memory_clock", "fan", "pstate", "persistence_mode", "display_active",
-    "compute_mode", "ecc_uncorrected", "mig_mode", "processes_known",
+    "compute_mode", "ecc_uncorrected", "mig_mode", "listed", "state",
 )  # fmt: skip
 PROCESS_FACTS = (
     "pid", "start_time", "gpu_uuid", "gpu_memory", "state", "parent", "threads", "user", "command"
@@ -305,7 +305,7 @@ def test_what_a_poorer_machine_does_not_tell(
     users = {process.user for process in frame.processes}
     is_known = bool(programs) and not NESTED
     assert users == ({ME} if is_known else {None})
-    assert {gpu.processes_known for gpu in frame.gpus} == {is_known}
+    assert {gpu.listed for gpu in frame.gpus} == {"all" if is_known else "ours"}
     names = {str(process.command)[0] for process in frame.processes}
     assert names == ({"["} if is_known else {"N"})
 

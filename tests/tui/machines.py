@@ -61,7 +61,7 @@ def hung() -> list[Frame]:
             _busy(0, 98, 0.97),
             _busy(1, 98, 0.95, stale_for=63.0),
             gpu_of(2),
-            Gpu(index=3, stale_for=63.0),
+            Gpu(index=3, state="silent", stale_for=63.0),
             process_of(4101, 0, gpu_memory=97 * GIB, sm_utilization=0.97),
             process_of(4101, 1, gpu_memory=97 * GIB, sm_utilization=None, state="D"),
         )

@@ -81,7 +81,7 @@ async def test_a_part_has_its_own_memory_activity_and_users() -> None:
     [
         ({}, {}, "free"),
         ({}, {"memory_used": 2 * GIB}, "no process"),
-        ({"processes_known": False}, {}, UNICODE.not_available),
+        ({"listed": "none"}, {}, UNICODE.not_available),
         ({"stale_for": 5.0}, {}, UNICODE.not_available),
     ],
 )

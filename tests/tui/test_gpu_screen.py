@@ -62,7 +62,7 @@ async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
         page = await screen.whole_page()
     for name, metrics in SECTIONS.items():
         lines = "\n".join(section(page, name))
-        above = {"asleep", "stale_for", "error", "activity.verdict"}
+        above = {"state", "stale_for", "error", "activity.verdict"}
         for metric in metrics:
             assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
             if metric.id not in above:
@@ -107,7 +107,7 @@ async def test_a_gpu_of_which_nothing_is_known() -> None:
         await open_page(screen)
         assert "GPU is lost" in screen.text
         page = await screen.whole_page()
-        assert page.count(UNSUPPORTED) == len(SECTIONS) - 1  # its index is known
+        assert page.count(UNSUPPORTED) == len(SECTIONS) - 2  # its index is known, and LISTED
         assert "no values yet" in page
         assert "None" not in page
 
@@ -150,7 +150,11 @@ async def test_its_own_processes_and_no_others() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "words"),
-    [({}, "none"), ({"processes_known": False}, "the driver does not list the processes here")],
+    [
+        ({}, "none"),
+        ({"listed": "none"}, "the driver does not list the processes here"),
+        ({"listed": "unknown"}, "no process is seen: the GPU has not said who is on it"),
+    ],
 )
 async def test_no_process(gpu: dict[str, Any], words: str) -> None:
     async with shown(frame_of(gpu_of(0, **gpu))) as screen:

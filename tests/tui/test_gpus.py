@@ -136,7 +136,7 @@ async def test_unified_memory_says_so() -> None:
 
 async def test_a_gpu_that_sleeps_says_so_quietly() -> None:
     nothing = dict.fromkeys(("memory_used", "utilization", "temperature", "power"))
-    async with shown(frame_of(gpu_of(0, asleep=True, **nothing), gpu_of(1))) as screen:
+    async with shown(frame_of(gpu_of(0, state="asleep", **nothing), gpu_of(1))) as screen:
         assert screen.gpu_cell(0, "WHO") == "asleep"
         assert "1 free" in screen.text
         [word] = [gpu for gpu in screen.segments[screen.gpus.region.y + 1] if "asleep" in gpu.text]

@@ -57,9 +57,9 @@ async def test_the_page_of_a_gpu_says_how_grave_a_finding_is_in_words() -> None:
     async with shown(sick(), (80, 24)) as screen:
         await screen.press("tab", "j", "j", "enter")
         lines = [line.strip() for line in screen.lines]
-        at = lines.index("! alarm: a row of memory could not be replaced")
+        at = lines.index("! error: a row of memory could not be replaced")
         assert lines[at + 1] == "have the card replaced"
-        assert any(line.startswith("! notice: faulty rows of memory") for line in lines)
+        assert any(line.startswith("! warning: faulty rows of memory") for line in lines)
 
 
 async def test_a_notice_hides_nobody() -> None:
@@ -97,11 +97,11 @@ async def test_the_list_says_what_and_what_to_do(size: tuple[int, int]) -> None:
         assert "2 of 4 GPUs need attention." in screen.text
         assert "GPU 0" not in screen.text
         assert screen.line_with("GPU 1").strip() == "GPU 1  H200  00000000:02:00.0"
-        assert "! alarm: XID 79, 12s ago: the GPU has fallen off the bus" in screen.text
+        assert "! error: XID 79, 12s ago: the GPU has fallen off the bus" in screen.text
         assert "nvidia-smi --gpu-reset -i 2" in screen.text
         await screen.press("end")
         assert "1 of 4 NVLinks is down" in screen.text or size == (80, 24)
-        assert "! notice: XID 31, 12s ago" in screen.text
+        assert "! warning: XID 31, 12s ago" in screen.text
         assert "compute-sanitizer" in screen.text
         assert all(len(line) <= size[0] and "…" not in line for line in screen.lines)
         await screen.press("escape")

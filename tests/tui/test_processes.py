@@ -374,7 +374,7 @@ async def test_enter_shows_the_process_with_the_reasoning() -> None:
 @pytest.mark.parametrize(("windows", "end"), [(False, "here"), (True, "Windows runs it (WSL)")])
 async def test_processes_that_are_not_listed_have_a_reason(windows: bool, end: str) -> None:
     host = Host(name="node", wsl=windows)
-    async with shown(frame_of(gpu_of(0, processes_known=False), host=host)) as screen:
+    async with shown(frame_of(gpu_of(0, listed="none"), host=host)) as screen:
         line = screen.line_with("the driver does not list the processes here")
         assert line.rstrip().endswith(end)
 

@@ -216,7 +216,7 @@ async def test_an_ended_process_stays_dimmed_is_not_counted_and_cannot_be_chosen
 
 async def test_who_holds_memory_and_does_nothing_is_marked() -> None:
     gpus = (
-        gpu_of(0, idle_for=2460.0, memory_used=30 * GIB, processes_known=True),
+        gpu_of(0, idle_for=2460.0, memory_used=30 * GIB, listed="all"),
         gpu_of(1, idle_for=2460.0),
         gpu_of(2, idle_for=599.0, memory_used=30 * GIB),
     )

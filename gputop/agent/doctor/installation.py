@@ -108,7 +108,7 @@ def installation_checks(
 
 def _listed_pids(frame: Frame) -> str:
     """Return which processes the driver lists in a container, as far as this frame shows."""
-    if any(gpu.own_namespace_only for gpu in frame.gpus):
+    if any(gpu.listed == "ours" for gpu in frame.gpus):
         return "only this container's own processes, so whether a GPU is free is not known"
     return "processes of the host, which have other numbers here"
 

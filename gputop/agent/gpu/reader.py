@@ -243,8 +243,8 @@ class GpuReader:
         running = self._ask(self._lists.running, total, used) or ()
         self._in_use = bool(running)
         # On WSL only Windows knows all processes: an empty list says nothing.
-        values["processes_known"] = self._lists.complete and (bool(running) or not is_wsl())
-        values["own_namespace_only"] = False
+        is_listed = self._lists.complete and (running or not is_wsl())
+        values["listed"] = "all" if is_listed else "none"
         return GpuSample(
             values=values,
             running=running,
@@ -260,7 +260,7 @@ class GpuReader:
     def _asleep(self) -> GpuSample:
         self._gpm.reset()
         identity = self._sections.values.get("identity")
-        values = {"index": self.index, **self._fixed, "identity": identity, "asleep": True}
+        values = {"index": self.index, **self._fixed, "identity": identity, "state": "asleep"}
         return GpuSample(values=values)
 
     def _refresh_slow(self) -> None:

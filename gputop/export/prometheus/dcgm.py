@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gputop.export.prometheus.family import Families
 from gputop.export.prometheus.gpus import is_read
-from gputop.model.health.xids import meaning
+from gputop.model.health.xids import xid_finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.text import MIB
@@ -132,7 +132,7 @@ def _add_fields(
     xids = gpu.health and gpu.health.xids
     if xids is not None:
         last = xids[-1].number if xids else 0
-        error = {"err_code": last, "err_msg": meaning(last).text} if last else {"err_code": 0}
+        error = {"err_code": last, "err_msg": xid_finding(last).text} if last else {"err_code": 0}
         help_ = "The last XID, 0 for none"
         out.add("DCGM_FI_DEV_XID_ERRORS", help_, last, **labels, **error)
 

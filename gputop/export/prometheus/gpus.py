@@ -26,8 +26,8 @@ def labels_of(gpu: Gpu) -> dict[str, str]:
 
 
 def is_read(gpu: Gpu) -> bool:
-    """Return whether the values of a GPU are current."""
-    return gpu.stale_for is None and gpu.error is None
+    """Return whether the values of a GPU are current, or not asked for as it is asleep."""
+    return gpu.state in ("answers", "asleep")
 
 
 def add_gpus(out: Families, frame: Frame, late: float) -> None:
@@ -48,7 +48,8 @@ def _add_state(out: Families, gpu: Gpu, late: float, labels: dict[str, str]) -> 
              for metric in SECTIONS["Identity"] if metric.prometheus is None}  # fmt: skip
     out.add("gputop_gpu_info", "What a GPU is (always 1)", 1, **facts)
     out.add("gputop_gpu_up", "Whether the GPU answered: 0 is hung or lost", is_read(gpu), **labels)
-    age = None if gpu.error is not None else (gpu.stale_for or 0.0) + late
+    since = gpu.stale_for if gpu.is_overdue else 0.0 if is_read(gpu) else None
+    age = None if since is None else since + late
     help_ = "Since the GPU last answered; its values are absent while it does not"
     out.add("gputop_gpu_reading_age_seconds", help_, age, **labels)
 
@@ -62,7 +63,12 @@ def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -
             held = name in gpu.throttle.reasons
             help_ = "Whether that holds the clocks back"
             out.add("gputop_gpu_throttled", help_, held, reason=name, **labels)
-    if gpu.lists_all:
+    out.add("gputop_gpu_asleep", "Whether it is switched off until it is used, and so not asked",
+            gpu.state == "asleep", **labels)  # fmt: skip
+    is_known = None if gpu.listed == "unknown" else gpu.listed == "all"
+    help_ = "Whether all compute processes on the GPU are listed"
+    out.add("gputop_gpu_processes_known", help_, is_known, **labels)
+    if gpu.listed == "all":
         processes = frame.compute_processes.get(gpu.uuid, ())
         count = len({process.pid for process in processes})
         out.add("gputop_gpu_processes", "Compute processes on the GPU", count, **labels)
@@ -90,7 +96,7 @@ def _add_findings(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str])
     """Add findings, and each XID with its time, since its finding stays until gputop ends."""
     counts = Counter((finding.level, finding.code) for finding in findings(frame, gpu))
     for (level, code), count in counts.items():
-        help_ = "What of the GPU needs attention (alarm) or is worth knowing (notice)"
+        help_ = "What of the GPU needs attention (error), or may not be as meant (warning)"
         out.add("gputop_gpu_findings", help_, count, level=level, code=code, **labels)
     for xid in reversed((gpu.health and gpu.health.xids) or ()):
         help_ = "When the driver last reported that XID, since gputop listens"

@@ -25,7 +25,7 @@ class IdleSpan:
         of the span so far, None if it has not begun."""
         is_late = self._last is not None and now - self._last > self._longest_gap
         self._last = now
-        loads = [gpu.utilization if gpu.answers else None for gpu in gpus or ()]
+        loads = [gpu.utilization if gpu.state == "answers" else None for gpu in gpus or ()]
         if not loads or any(load is None or load >= self._limit for load in loads):
             self._since = None
             return None

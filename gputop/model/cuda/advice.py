@@ -7,10 +7,7 @@ is typed in a shell or in Python (`mistake`), or in the environment of a process
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
-
-import msgspec
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gputop.model.cuda.entries import kind_of
 from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice, shown
@@ -20,29 +17,13 @@ from gputop.model.cuda.inventory import Usage
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.reach import DeviceSet
 from gputop.model.machine.environment import CONTAINER, NAME, Environ
+from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.text import printable
-
-AdviceSeverity = Literal["error", "warning", "info"]
-
-
-class Advice(msgspec.Struct, frozen=True):
-    """What is wrong or easily misread, and what to do."""
-
-    id: str
-    """The name of the rule: one mistake always has one id."""
-    severity: AdviceSeverity
-    message: str
-    """For people, printable."""
-
-
-def has_error(advice: Iterable[Advice]) -> bool:
-    """Return whether something is so wrong that no line with it should be offered."""
-    return any(advised.severity == "error" for advised in advice)
-
 
 # --- a value on a machine ------------------------------------------------------------------------
 
-_AdviceWords = tuple[str, AdviceSeverity, str]
+_AdviceRow = tuple[str, Level, str]
+"""Code, level and text of a finding."""
 _FULL = 0.05
 """A GPU with a smaller share of its memory free is full."""
 _TF_MIN_SMS = 8
@@ -55,7 +36,7 @@ _RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCI
 _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 
 # By the reason why a list ended; {rest} is what stays visible.
-_STOPS: dict[str, _AdviceWords] = {
+_STOPS: dict[str, _AdviceRow] = {
     "empty_entry": ("value-empty-entry", "warning",
         "Empty entry{before}: CUDA stops there (not documented; both known emulations agree):"
         " {rest}."),
@@ -76,13 +57,13 @@ _STOPS: dict[str, _AdviceWords] = {
 
 def advise(
     mapping: CudaMapping, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
-) -> tuple[Advice, ...]:
+) -> tuple[Finding, ...]:
     """Return advice on a value. `usage` is by NVML index, without the process whose value it is;
     `beside` are the indices of the GPUs that this process uses."""
     words = [*_of_form(mapping), *_of_entries(mapping)]
     words += _of_end(mapping, explained=bool(words))
     words += [*_of_order(mapping), *_of_gpus(mapping, usage or {}, beside)]
-    return tuple(Advice(id_, severity, printable(text)) for id_, severity, text in words)
+    return tuple(Finding(level, code, printable(text)) for code, level, text in words)
 
 
 def rest_of(mapping: CudaMapping) -> str:
@@ -95,7 +76,7 @@ def rest_of(mapping: CudaMapping) -> str:
     return f"only {names} {'is' if mapping.count == 1 else 'are'} visible"
 
 
-def _of_form(mapping: CudaMapping) -> Iterator[_AdviceWords]:
+def _of_form(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     value, rest = mapping.value or "", rest_of(mapping)
     plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
     better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
@@ -119,7 +100,7 @@ def _of_form(mapping: CudaMapping) -> Iterator[_AdviceWords]:
         yield "value-semicolon", "error", f"';' does not separate GPUs: {rest}. Use commas."
 
 
-def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
+def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
         text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
@@ -144,7 +125,7 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceWords]:
             yield "value-junk", "warning", words
 
 
-def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
+def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
     """Yield advice on where the list ended, unless `explained`, and on what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
@@ -159,11 +140,11 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
         text = f"{stop.text} ends the list: {names} {verb} not visible."
         yield "value-hides-rest", "warning", text
     elif stop and reason in _STOPS and not (explained and reason == "not_a_number"):
-        id_, severity, template = _STOPS[reason]
+        code, level, template = _STOPS[reason]
         before = f" after {mapping.entries[stop.position - 1].text}" if stop.position else ""
         text, rest = printable(stop.text, 48), rest_of(mapping)
         words = template.format(text=text, shown=shown(stop.text), rest=rest, before=before)
-        yield id_, severity, words
+        yield code, level, words
     elif reason in ("mig", "mig_abbreviated"):
         text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
         yield "mig-unknown", "info", text
@@ -177,7 +158,7 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceWords]:
         yield "value-uncertain", "info", text
 
 
-def _of_order(mapping: CudaMapping) -> Iterator[_AdviceWords]:
+def _of_order(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     certainty = mapping.order_certainty or mapping.certainty
     uncertain = certainty in ("predicted", "unknown") and mapping.count
     if mapping.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
@@ -191,7 +172,7 @@ def _of_order(mapping: CudaMapping) -> Iterator[_AdviceWords]:
 
 def _of_gpus(
     mapping: CudaMapping, usage: Mapping[int, Usage], beside: Collection[int]
-) -> Iterator[_AdviceWords]:
+) -> Iterator[_AdviceRow]:
     chosen = mapping.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
@@ -204,7 +185,7 @@ def _of_gpus(
             yield "tf-skips-gpu", "info", f"{text} (TF_MIN_GPU_MULTIPROCESSOR_COUNT)."
 
 
-def _of_usage(name: str, used: Usage, also: str) -> Iterator[_AdviceWords]:
+def _of_usage(name: str, used: Usage, also: str) -> Iterator[_AdviceRow]:
     by = f"{also}used by {' '.join(used.users)}" if used.users else ""
     total, free = used.memory_total, used.memory_free
     if total and free is not None and free < total * _FULL:
@@ -233,7 +214,7 @@ def of_tensorflow(name: str) -> bool:
     return re.search("gpu:[0-9]", name, re.IGNORECASE) is not None
 
 
-def request_advice(name: str, mapping: CudaMapping) -> Advice | None:
+def request_advice(name: str, mapping: CudaMapping) -> Finding | None:
     """Return advice if a name such as cuda:2 asks for a GPU that is not visible, otherwise None."""
     asked = requested(name)
     if asked is None or mapping.count is None or asked < mapping.count:
@@ -248,12 +229,12 @@ def request_advice(name: str, mapping: CudaMapping) -> Advice | None:
     k = next((k for k, d in enumerate(visible) if d.index == asked and not d.instance), None)
     fix = "" if k is None else f" For physical GPU {asked} use {stem}{k}."
     message = f"{many} {stem}{asked} does not exist: {error}.{fix}"
-    return Advice("request-out-of-visible", "error", message)
+    return Finding("error", "request-out-of-visible", message)
 
 
 # --- what is typed in a shell or in Python -------------------------------------------------------
 
-_MISTAKES: dict[str, tuple[AdviceSeverity, str]] = {
+_MISTAKES: dict[str, tuple[Level, str]] = {
     "shell-dollar": ("error", "'$0' is the shell's own name. Write a plain 0."),
     "shell-set": ("error",
         "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={word}."),
@@ -300,15 +281,15 @@ _LONGEST_NAME = 80
 """Characters; a message has 400, and a line in it that people type must not be cut off."""
 
 
-def mistake(id_: str, *, name: str = "", value: str = "") -> Advice:
+def mistake(code: str, *, name: str = "", value: str = "") -> Finding:
     """Return the advice on a line of shell or Python. What people should type is quoted: they copy
     it into a shell."""
-    severity, template = _MISTAKES[id_]
+    level, template = _MISTAKES[code]
     word, host = _quoted(value, 200), _quoted(name, _LONGEST_NAME)
     line = _quoted(f"{NAME}={word} ...", 120)
     name = printable(name, _LONGEST_NAME)
     message = template.format(NAME=NAME, name=name, value=value, word=word, line=line, host=host)
-    return Advice(id_, severity, printable(message, 400))
+    return Finding(level, code, printable(message, 400))
 
 
 def _quoted(text: str, longest: int) -> str:
@@ -320,7 +301,7 @@ def _quoted(text: str, longest: int) -> str:
 # --- the environment of a process ----------------------------------------------------------------
 
 
-def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Advice:
+def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Finding:
     """Return the advice that a misspelt name is not read. `environ` are the variables beside it,
     `limited` is whether some GPUs are out of reach anyway."""
     beside = environ.variables.get(NAME)
@@ -330,18 +311,18 @@ def name_advice(name: str, environ: Environ, *, limited: bool = False) -> Advice
     elif limited:
         counts = "As it stands no GPU is hidden by it"
     message = f"{printable(name, 64)} is not read by CUDA. Did you mean {NAME}? {counts}."
-    return Advice("name-typo", "error", message)
+    return Finding("error", "name-typo", message)
 
 
-def container_variable_advice() -> Advice:
+def container_variable_advice() -> Finding:
     """Return the advice that the container runtime's variable means nothing to CUDA."""
     message = f"{CONTAINER} is read by the container runtime only; CUDA ignores it. Use {NAME}."
-    return Advice("nvidia-visible-outside-container", "warning", message)
+    return Finding("warning", "nvidia-visible-outside-container", message)
 
 
 def environ_advice(
     environ: Environ, *, in_container: bool = False, limited: bool = False
-) -> tuple[Advice, ...]:
+) -> tuple[Finding, ...]:
     """Return advice on a process's variables; `limited`: some GPUs are out of its reach."""
     advice = [name_advice(name, environ, limited=limited) for name in environ.misspelt]
     if environ.missing == "overwritten":
@@ -349,7 +330,7 @@ def environ_advice(
             "The process overwrote its start-up environment (setproctitle: Ray, vLLM, gunicorn)."
             f" {NAME} cannot be read; showing only what NVML proves."
         )
-        advice.append(Advice("env-clobbered", "info", message))
+        advice.append(Finding("info", "env-clobbered", message))
     names = environ.variables
     if CONTAINER in names and NAME not in names and not in_container:
         advice.append(container_variable_advice())
@@ -358,7 +339,7 @@ def environ_advice(
 
 def evidence_advice(
     mapping: CudaMapping, evidence: Evidence, used: Sequence[CudaDevice]
-) -> Iterator[Advice]:
+) -> Iterator[Finding]:
     """Yield advice if the driver's lists contradict a process's variables or leave them open."""
     names = ", ".join(device.label for device in used)
     if evidence.kind == "contradicted":
@@ -369,7 +350,7 @@ def evidence_advice(
                 " counts other GPUs"
             )
         message = f"The process runs on {names}, which {evidence.against}: {why}."
-        yield Advice("env-contradicted", "warning", message)
+        yield Finding("warning", "env-contradicted", message)
     elif evidence.kind == "ambiguous" and len(used) == 1 and mapping.visible:
         k = [device.id for device in mapping.visible].index(used[0].id)
         message = (
@@ -377,19 +358,19 @@ def evidence_advice(
             f" cuda:{k}; the logical name of {names} is cuda:0 in the first case and cuda:{k} in"
             " the second."
         )
-        yield Advice("set-in-process", "info", message)
+        yield Finding("info", "set-in-process", message)
 
 
-def host_pid_advice(pid: int, gpus: Sequence[str]) -> Advice:
+def host_pid_advice(pid: int, gpus: Sequence[str]) -> Finding:
     """Return the advice that the driver's PID need not be that of the process here."""
     message = (
         f"The driver lists a process {pid} on {', '.join(gpus)}, which may be a host PID: it is not"
         " known to be this one."
     )
-    return Advice("host-pid", "info", message)
+    return Finding("info", "host-pid", message)
 
 
-def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
+def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Finding]:
     """Yield advice on an MPS client's value; `inside` are the GPUs that it counts, its server's."""
     stop, order = client.stopped_at, inside.order
     if stop is None or client.reason != "out_of_range" or not order:
@@ -399,7 +380,7 @@ def mps_advice(inside: DeviceSet, client: CudaMapping) -> Iterator[Advice]:
         f"The MPS server already renumbered {','.join(map(str, order))} to {numbers}; the client's"
         f" index {printable(stop.text, 24)} is invalid. Use UUIDs in both."
     )
-    yield Advice("mps-double-mask", "warning", message)
+    yield Finding("warning", "mps-double-mask", message)
 
 
 def container_advice(
@@ -407,7 +388,7 @@ def container_advice(
     machine: Sequence[CudaDevice],
     reached: Sequence[CudaDevice] | None,
     where: str,
-) -> Iterator[Advice]:
+) -> Iterator[Finding]:
     """Yield advice on a value that counts as the machine does, though the place (`where`) has fewer
     GPUs (`reached`). If it has none, no other value helps."""
     stop = mapping.stopped_at
@@ -423,4 +404,4 @@ def container_advice(
             f"GPU {number} of the machine has another number in {where}, where GPUs count from 0."
             " Use a UUID."
         )
-    yield Advice("container-index", "warning", message)
+    yield Finding("warning", "container-index", message)

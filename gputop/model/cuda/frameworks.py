@@ -274,7 +274,7 @@ def _tensorflow(layers: Layers, count: int) -> FrameworkSelection:
 def _requested(name: str, narrowed: CudaMapping, mapping: CudaMapping) -> FrameworkSelection:
     wrong = request_advice(name, narrowed)
     if wrong is not None:
-        return FrameworkSelection(None, "no_such_device", wrong.message)
+        return FrameworkSelection(None, "no_such_device", wrong.text)
     if narrowed.visible is None or mapping.visible is None:
         return _UNKNOWN
     return FrameworkSelection((mapping.visible.index(narrowed.visible[requested(name) or 0]),))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice, advise
+from gputop.model.cuda.advice import advise
 from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import Layers
@@ -22,14 +22,14 @@ from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.cuda.probe import ProbeVerdict, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.finding import Finding, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.summary import users
 
 OF_USAGE = ("gpu-full", "gpu-in-use")
-"""Ids of the advice that repeats what a device's own line shows."""
-_SEVERITIES = ("error", "warning", "info")
+"""Codes of the advice that repeats what a device's own line shows."""
 _WINDOW = 2.0
 """Seconds of frames that show how busy a GPU is, to pick the least busy."""
 
@@ -50,10 +50,10 @@ class MappingResult(msgspec.Struct, frozen=True):
     """What the CUDA variables mean on a machine, whoever uses its GPUs."""
 
     mapping: CudaMapping
-    said: tuple[Advice, ...]
-    """Advice on the line itself, as a shell reads it."""
-    missed: tuple[Advice, ...]
-    """Advice on devices that are asked for and not visible."""
+    said: tuple[Finding, ...]
+    """Finding on the line itself, as a shell reads it."""
+    missed: tuple[Finding, ...]
+    """Finding on devices that are asked for and not visible."""
     is_line: bool
     """Whether a whole line was asked about, not a value."""
     verdict: ProbeVerdict | None
@@ -132,25 +132,24 @@ def read_line(query: MappingQuery) -> Pasted | None:
     return read_pasted(query.text, {k: v for k, v in own.items() if v is not None})
 
 
-def judge(result: MappingResult, usage: Mapping[int, Usage]) -> tuple[Advice, ...]:
+def judge(result: MappingResult, usage: Mapping[int, Usage]) -> tuple[Finding, ...]:
     """Return the advice on the line, on the value and its GPUs, and on what is asked for."""
     return (*result.said, *advise(result.mapping, usage), *result.missed)
 
 
-def by_severity(advice: Sequence[Advice]) -> list[Advice]:
+def by_level(advice: Sequence[Finding]) -> list[Finding]:
     """Sort advice, errors first, without what a device's own line shows."""
-    rest = [item for item in advice if item.id not in OF_USAGE]
-    return sorted(rest, key=lambda item: _SEVERITIES.index(item.severity))
+    return worst_first(item for item in advice if item.code not in OF_USAGE)
 
 
-def reasons(result: MappingResult, advice: Sequence[Advice]) -> list[str]:
+def reasons(result: MappingResult, advice: Sequence[Finding]) -> list[str]:
     """Return why the list ended, unless the advice says so."""
-    severities = {a.id: a.severity for a in advice if a.id.startswith(("value-", "mig-"))}
+    levels = {a.code: a.level for a in advice if a.code.startswith(("value-", "mig-"))}
     if result.mapping.reason == "negative":
-        explained = "value-hides-rest" in severities
+        explained = "value-hides-rest" in levels
     else:
-        grave = any(severity != "info" for severity in severities.values())
-        explained = grave or "value-none" in severities
+        grave = any(level != "info" for level in levels.values())
+        explained = grave or "value-none" in levels
     if explained:
         return []
     return [entry.message for entry in result.mapping.entries if entry.outcome in ENDS][:1]

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import msgspec
 
 from gputop.model.cuda.advice import (
-    Advice,
     container_advice,
     environ_advice,
     evidence_advice,
@@ -37,6 +36,7 @@ from gputop.model.cuda.reach import (
 )
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER, CudaContext, Environ, job_of
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.text import printable
 
 _WHY_UNKNOWN = {
@@ -60,7 +60,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     evidence: Evidence
     inside: DeviceSet
     environ: Environ
-    advice: tuple[Advice, ...] = ()
+    advice: tuple[Finding, ...] = ()
     mps: bool = False
     """An MPS server numbers its GPUs."""
 
@@ -162,7 +162,7 @@ def process_mapping(
     if guess is not None:
         theirs, whose = guess
         mapping, evidence = _inferred(mapping, theirs), inferred(theirs, process, whose)
-        advice = tuple(item for item in advice if item.id != "env-clobbered")
+        advice = tuple(item for item in advice if item.code != "env-clobbered")
     elif because is None:
         advice = (*advice, *_judged(mapping, evidence, inside, process))
     return ProcessMapping(_held(mapping, evidence), evidence, inside, own, advice, client)
@@ -170,7 +170,7 @@ def process_mapping(
 
 def _judged(
     mapping: Mapping, evidence: Evidence, inside: DeviceSet, process: SeenProcess
-) -> tuple[Advice, ...]:
+) -> tuple[Finding, ...]:
     if inside.order is not None:
         counted = mps_advice(inside, mapping)
     else:

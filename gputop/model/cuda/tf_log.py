@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice
 from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.text import printable
 
 _NAME = (
@@ -143,45 +143,45 @@ def physical(bus_id: str, devices: Sequence[CudaDevice]) -> CudaDevice | None:
     return next(gpus, None)
 
 
-def explain(log: TfLog, devices: Sequence[CudaDevice]) -> tuple[Advice, ...]:
+def explain(log: TfLog, devices: Sequence[CudaDevice]) -> tuple[Finding, ...]:
     """Return advice on what is easily misread in a log from a machine with these GPUs."""
     return tuple(_explain(log, devices))
 
 
-def _explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Advice]:
+def _explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Finding]:
     if log.devices:
-        yield Advice("tf-log-device-number", "info", " ".join(_numbers(log, devices)))
+        yield Finding("info", "tf-log-device-number", " ".join(_numbers(log, devices)))
     buses = {(normalize_bus_id(entry.bus_id), entry.ordinal) for entry in log.devices}
     if len({bus for bus, _ in buses}) < len(buses):
         message = "Two CUDA ordinals have the same bus id: the log was edited, or is of two"
-        yield Advice("tf-log-repeated-bus-id", "warning", f"{message} programs.")
+        yield Finding("warning", "tf-log-repeated-bus-id", f"{message} programs.")
     if log.skipped:
-        yield Advice("tf-log-no-gpu", "error", " ".join(_no_gpu(log, devices)))
+        yield Finding("error", "tf-log-no-gpu", " ".join(_no_gpu(log, devices)))
     elif log.xla_gpus and not log.has_gpu:
         words = "No GPU of TensorFlow's own (/device:GPU:0) is in this log: if none was registered,"
         words = " ".join([words, _but_for_xla(log), *_seen_by_cuda(log, devices)])
-        yield Advice("tf-log-xla-only", "warning", words)
+        yield Finding("warning", "tf-log-xla-only", words)
     for ordinal in log.full:
         message = (
             f"The GPU with CUDA ordinal {ordinal} (after CUDA_VISIBLE_DEVICES) has no memory left."
             " list_local_devices() opens every visible GPU and fails on it: hide it, or use"
             " tf.config.list_physical_devices()."
         )
-        yield Advice("tf-log-full", "error", message)
+        yield Finding("error", "tf-log-full", message)
     for operation, device, reason in log.refused:
         message = (
             f"{operation} cannot be put on {device}: {reason}."
             " With allow_soft_placement=True TensorFlow puts it elsewhere."
         )
-        yield Advice("tf-log-refused", "error", printable(message))
+        yield Finding("error", "tf-log-refused", printable(message))
     if "XLA_GPU" in log.listed:
         count = log.listed.get("GPU", 0)
         message = f"{count} GPUs are listed: the XLA_GPU are the same cards again."
-        yield Advice("tf-log-xla", "info", message)
+        yield Finding("info", "tf-log-xla", message)
     if log.on_cpu and log.has_gpu:
         names = ", ".join(map(printable, log.on_cpu[:6])) + ", ..." * (len(log.on_cpu) > 6)
         message = f"On the CPU although there is a GPU: {names} (no GPU kernel, or placed there)."
-        yield Advice("tf-log-on-cpu", "warning", message)
+        yield Finding("warning", "tf-log-on-cpu", message)
 
 
 def _numbers(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:

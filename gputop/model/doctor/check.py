@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gputop.model.health.findings import findings, heard, is_hung
+from gputop.model.health.findings import findings, heard
 from gputop.model.machine.check import Check
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -13,7 +13,7 @@ from gputop.model.machine.text import duration, short_name
 from gputop.model.metrics.gpu import SECTIONS
 
 _UNSAID = {"memory_unaccounted", "idle_for", "activity.verdict", "throttle.shares", "mig"}
-_UNSAID |= {"processes_known", "stale_for", "error"}
+_UNSAID |= {"stale_for", "error"}
 """Metrics that may be None although all is well, or in the first frames."""
 
 
@@ -43,14 +43,14 @@ def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Che
 
 def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
     subject = f"GPU {gpu.index}"
-    if gpu.stale_for is not None and not is_hung(gpu):
+    if gpu.state == "late":
         yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
                     "look again: gputop doctor")  # fmt: skip
-    if gpu.asleep:
+    if gpu.state == "asleep":
         yield Check("ok", subject, "asleep, and not queried, since that would wake it")
     for finding in findings(frame, gpu):
         yield Check(
-            "problem" if finding.level == "alarm" else "notice",
+            "problem" if finding.level == "error" else "notice",
             subject,
             finding.text,
             finding.advice,
@@ -58,7 +58,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
     for sentence in limits(frame, gpu):
         if sentence != CONTAINER:  # the check of the PID namespace says it once
             yield Check("notice", subject, sentence)
-    if gpu.processes_known is False and not (frame.host.wsl or gpu.own_namespace_only):
+    if gpu.listed == "none" and not frame.host.wsl:
         yield Check("notice", subject, "the driver does not list its processes, as without"
                     " permission: who uses it is not known")  # fmt: skip
 
@@ -68,8 +68,7 @@ def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
         samples = [sample for frame in frames for sample in frame.gpus if sample.key == gpu.key]
-        is_heard = gpu.error is None and gpu.stale_for is None and not gpu.asleep
-        if is_heard and (text := _gaps(samples)):
+        if gpu.state == "answers" and (text := _gaps(samples)):
             gaps.setdefault(text, []).append(gpu)
     for text, gpus in gaps.items():
         names = ", ".join(dict.fromkeys(short_name(gpu.name) for gpu in gpus))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from gputop.model.machine.finding import Level
+
 NodeOrder = Literal["worst", "free", "busy"]
 NODE_ORDERS: dict[NodeOrder, str] = {
     "worst": "what needs attention first",
@@ -44,7 +46,7 @@ class ClusterNode(NamedTuple):
     memory_total: float | None = None
     users: tuple[str, ...] = ()
     """Who computes there, on most GPUs first; also empty if the exporter reports no users."""
-    level: Literal["alarm", "notice"] | None = None
+    level: Level | None = None
     """The level of the worst finding."""
     age: float | None = None
     """Seconds since its GPUs were read."""
@@ -66,7 +68,7 @@ class Cluster(NamedTuple):
     users: int | None
     """None if the exporter does not report it; `alarms` likewise."""
     alarms: int | None
-    """Hosts with an alarm."""
+    """Hosts with a finding of the level `error`."""
     quantiles: Quantiles | None
     models: tuple[ModelCount, ...]
     """The models with most GPUs first."""

@@ -75,7 +75,7 @@ class Fleet:
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
-            alarms=sum(row.level == "alarm" for row in self.rows),
+            alarms=sum(row.level == "error" for row in self.rows),
             gpus=sum(len(row.summary.lamps) for row in self.rows if row.summary and row.is_first),
             free=free if free or self._is_free_known else None,
             users=users if users or _are_users_known(summaries) else None,
@@ -104,7 +104,7 @@ def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:
 
 def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
     gpus = [gpu for summary in summaries for gpu in summary.frame.gpus]
-    return bool(summaries) and all(gpu.lists_all for gpu in gpus)
+    return bool(summaries) and all(gpu.listed == "all" for gpu in gpus)
 
 
 def _machine(frame: Frame) -> Hashable:

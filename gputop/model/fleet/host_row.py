@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from gputop.model.fleet.host_summary import HostSummary
 from gputop.model.fleet.link import Link
-from gputop.model.health.findings import FindingLevel
+from gputop.model.machine.finding import Level
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration
 
@@ -45,7 +45,7 @@ class HostRow(NamedTuple):
     link: Link
     summary: HostSummary | None
     """What its frame says; None without a usable frame."""
-    level: FindingLevel | None
+    level: Level | None
     remark: str
     """What needs attention, or why there is no data."""
     late: bool = False
@@ -80,34 +80,36 @@ def host_row(
     is_first = not claimants or claimants[0] == state.host
     age, interval = state.link.age, summary.frame.interval or 1.0
     late = age is not None and age >= max(_LATE, _LATE * interval)
-    level, remark = summary.level, summary.remark or state.link.words
+    level, remark = None, state.link.words
+    if summary.worst is not None:
+        level, remark = summary.worst.level, summary.worst.text
     if late:
-        level, remark = "alarm", f"no answer for {duration(age)}"
-    elif level != "alarm" and twin is not None:
-        level = "notice"
+        level, remark = "error", f"no answer for {duration(age)}"
+    elif level != "error" and twin is not None:
+        level = "warning"
         remark = f"{twin} claims to be it" if is_first else f"claims to be {twin}"
-    elif level != "alarm" and state.rebooted is not None:
-        level, remark = "notice", f"rebooted {duration(state.rebooted)} ago"
+    elif level != "error" and state.rebooted is not None:
+        level, remark = "warning", f"rebooted {duration(state.rebooted)} ago"
     return HostRow(state.host, state.link, summary, level, remark, late, twin, is_first)
 
 
-def _absence(state: HostState, summary: HostSummary | None) -> tuple[FindingLevel | None, str]:
+def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | None, str]:
     """Return the level and the reason of a host without data."""
     link = state.link
     if summary is not None and summary.frame.problem is not None:
-        return "alarm", summary.frame.problem.message
+        return "error", summary.frame.problem.message
     if link.state == "ended":
         again = ""
         if state.retry_in is not None:
             again = f"; again in {duration(max(1.0, state.retry_in))}"
-        return "alarm", f"{link.words or 'the connection ended'}{again}"
+        return "error", f"{link.words or 'the connection ended'}{again}"
     if link.state == "login":
         why = link.words.removeprefix("login wanted: ")
-        return "notice", f"log in with L: {why}" if why else "log in with L"
+        return "warning", f"log in with L: {why}" if why else "log in with L"
     if link.state == "connected" and link.age is not None and link.age >= _LATE:
-        return "alarm", f"no answer for {duration(link.age)}"
+        return "error", f"no answer for {duration(link.age)}"
     if state.failure:
-        return "alarm", f"{state.failure}; connecting"
+        return "error", f"{state.failure}; connecting"
     usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
     return None, link.words or usual.get(link.state, link.state)
 
@@ -123,12 +125,12 @@ def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
 
 def _soundness(row: HostRow) -> int:
     """Return a rank: the greater, the less attention a host needs."""
-    if row.level == "alarm":
+    if row.level == "error":
         return 0 if row.summary is not None else 1
     if row.link.state == "login":
         return 2
     if row.summary is None:
         return 6
-    if row.level == "notice":
+    if row.level == "warning":
         return 3
     return 4 if "idle" in row.summary.lamps else 5

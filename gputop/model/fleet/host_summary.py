@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gputop.model.health.findings import FindingLevel, blocking, is_hung, worst_of
+from gputop.model.health.findings import blocking, worst_of
 from gputop.model.health.free import count_of_free, not_free, objections
 from gputop.model.machine import summary
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.processes import process_rows
@@ -36,10 +37,8 @@ class HostSummary(NamedTuple):
     free_indices: tuple[int, ...]
     users: tuple[str, ...]
     """Who computes there, those with most memory first."""
-    level: FindingLevel | None
-    """The level of the worst finding; None if all is well."""
-    remark: str
-    """The worst finding and where: `XID 79 GPU 6`."""
+    worst: Finding | None
+    """The worst finding, and where in its text: `XID 79 GPU 6`; None if all is well."""
     processes: tuple[ViewRow, ...]
     """In the order of their GPUs."""
 
@@ -47,7 +46,6 @@ class HostSummary(NamedTuple):
 def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Sum up a frame; `host` is the name by which its machine was asked for."""
     lamps = tuple(lamp(frame, gpu, idle_after) for gpu in frame.gpus)
-    worst = worst_of(frame)
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
     keys = process_rows.row_keys(frame, rows)
     return HostSummary(
@@ -58,8 +56,7 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
             gpu.index for gpu, kind in zip(frame.gpus, lamps, strict=True) if kind == "free"
         ),
         users=tuple(summary.users(frame)),
-        level=worst.level,
-        remark=worst.remark,
+        worst=worst_of(frame),
         processes=tuple(ViewRow(row, (host, key)) for row, key in zip(rows, keys, strict=True)),
     )
 
@@ -67,7 +64,7 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
 def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
     """Return the lamp of a GPU, the gravest that fits. `idle_after`: seconds without work after
     which a GPU that is in use counts as idle."""
-    if is_hung(gpu):
+    if gpu.state == "silent":
         return "hung"
     if blocking(frame, gpu) is not None:
         return "sick"

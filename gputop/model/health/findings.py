@@ -1,5 +1,7 @@
 """What needs attention on a GPU, in plain words, with what to do; nothing if all is well.
 
+A GPU with an error is in alarm.
+
 `blocking` alone decides what keeps work off a GPU: the health page, doctor, the GPU's row and
 `gputop free` use it, or the level that it goes by.
 
@@ -14,24 +16,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from gputop.model.health.throttle import THROTTLE_REASONS
-from gputop.model.health.xids import REBOOT, REPLACE, RESET, meaning
+from gputop.model.health.xids import REBOOT, REPLACE, RESET, xid_finding
+from gputop.model.machine.finding import Finding, Level, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import duration, percent, ranges
 
-FindingLevel = Literal["alarm", "notice"]
-
 HUNG = "HUNG"
-"""The code of a GPU that `is_hung`; its row says for how long, and so needs no mark."""
-_HUNG_AFTER = 4.0
-"""Seconds: less than a command waits for all GPUs. A GPU that wakes up may take two or three."""
+"""The code of a GPU that is silent; its row says for how long, and so needs no mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
 
@@ -79,7 +77,7 @@ _FABRIC_HEALTH = {
 }
 """What the names in `Health.fabric_health` mean."""
 _FABRIC_PASSING = {"route_recovery", "access_timeout_recovery", "manager_disconnected"}
-"""Those that are a notice, not an alarm."""
+"""Those that are a warning, not an error."""
 _LOG = "(sudo dmesg | grep Xid)"
 _OUR_FAULT = "the fault is gputop's: please report it (gputop doctor --report FILE)"
 _PASSING = "hw_slowdown"
@@ -91,33 +89,22 @@ _MODES = {
 }
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """Something about a GPU that is not as it should be."""
-
-    level: FindingLevel
-    """An alarm needs attention: the card fails, or does not do what it could."""
-    code: str
-    """A word or two, for the GPU's row."""
-    text: str
-    advice: str
-
-
 _REPLACE = "have the card replaced"
 _IDLE_RESET = "reset it when it is idle: nvidia-smi --gpu-reset -i {index}"
 _MEMORY = (
     ("ecc", "remap_failure",
-     Finding("alarm", "REMAP", "a row of memory could not be replaced", _REPLACE)),
+     Finding("error", "REMAP", "a row of memory could not be replaced", _REPLACE)),
     ("ecc", "sram_threshold_exceeded",
-     Finding("alarm", "SRAM", "too many uncorrected errors in the chip's own memory", _REPLACE)),
+     Finding("error", "SRAM", "too many uncorrected errors in the chip's own memory", _REPLACE)),
     ("health", "unrepairable_memory",
-     Finding("alarm", "MEMORY", "memory that cannot be repaired", _REPLACE)),
+     Finding("error", "MEMORY", "memory that cannot be repaired", _REPLACE)),
     ("ecc", "remap_pending",
-     Finding("notice", "REMAP", "faulty rows of memory are replaced at the next reset; until then"
+     Finding("warning", "REMAP", "faulty rows of memory are replaced at the next reset; until then"
              " programs are kept off them", _IDLE_RESET)),
     ("health", "repair_pending",
-     Finding("alarm", "REPAIR", "a memory repair waits for a reset", _IDLE_RESET)),
+     Finding("error", "REPAIR", "a memory repair waits for a reset", _IDLE_RESET)),
     ("ecc", "retired_pending",
-     Finding("alarm", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
+     Finding("error", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
 )  # fmt: skip
 """The finding for each flag of a section that is set."""
 
@@ -128,48 +115,31 @@ def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
 
 
 def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
-    everything = [finding for rule in _RULES for finding in rule(frame, gpu)]
-    return tuple(sorted(everything, key=lambda finding: finding.level != "alarm"))
+    return tuple(worst_first(finding for rule in _RULES for finding in rule(frame, gpu)))
 
 
 def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
     """Return the worst finding if it keeps new work off the GPU until somebody acts, or None."""
     worst = next(iter(findings(frame, gpu)), None)
-    return worst if worst is not None and worst.level == "alarm" else None
+    return worst if worst is not None and worst.level == "error" else None
 
 
 def in_alarm(frame: Frame) -> list[Gpu]:
-    """Return the GPUs that need attention."""
+    """Return the GPUs that need attention: those with an error."""
     return [gpu for gpu in frame.gpus if blocking(frame, gpu) is not None]
 
 
-class Worst(NamedTuple):
-    """The worst finding of a frame."""
-
-    level: FindingLevel | None
-    """None if all is well."""
-    remark: str
-    """The finding and where: `XID 79 GPU 6`; empty if all is well."""
-
-
-def worst_of(frame: Frame) -> Worst:
-    """Return the worst finding of all GPUs of a frame."""
-    worst = [(ranked[0], gpu.index) for gpu in frame.gpus if (ranked := findings(frame, gpu))]
-    worst.sort(key=lambda item: item[0].level != "alarm")
-    return Worst(worst[0][0].level, _remark(worst)) if worst else Worst(None, "")
-
-
-def _remark(worst: Sequence[tuple[Finding, int]]) -> str:
-    """Name the first of what was found, the GPUs that have it, and how many have something else."""
-    code = worst[0][0].code
-    same = [index for finding, index in worst if finding.code == code]
-    others = len(worst) - len(same)
-    return f"{code} GPU {ranges(sorted(same))}" + (f" +{others}" if others else "")
-
-
-def is_hung(gpu: Gpu) -> bool:
-    """Whether a GPU has been silent for too long to be only slow."""
-    return gpu.stale_for is not None and gpu.stale_for >= _HUNG_AFTER
+def worst_of(frame: Frame) -> Finding | None:
+    """Return the worst finding of all GPUs of a frame, None if all is well. Its text is what it is,
+    the GPUs that have it, and how many have something else: `XID 79 GPU 6 +1`."""
+    by_gpu = {gpu.index: ranked[0] for gpu in frame.gpus if (ranked := findings(frame, gpu))}
+    if not by_gpu:
+        return None
+    worst = worst_first(by_gpu.values())[0]
+    same = [index for index, finding in by_gpu.items() if finding.code == worst.code]
+    others = len(by_gpu) - len(same)
+    text = f"{worst.code} GPU {ranges(sorted(same))}" + (f" +{others}" if others else "")
+    return Finding(worst.level, worst.code, text)
 
 
 def heard(frame: Frame) -> str:
@@ -190,33 +160,32 @@ def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     counts = Counter(xid.number for xid in xids)
     fabric = _has_fabric(gpu) and not _is_multinode(gpu)
     for number, xid in sorted(newest.items(), key=lambda item: -item[1].time):
-        what = meaning(number, newest.keys(), fabric=fabric)
-        ago, grave = max(0.0, frame.time - xid.time), what.severity == "attention"
+        finding, ago = xid_finding(number, newest.keys(), fabric=fabric), frame.time - xid.time
         times = f" ({counts[number]} times)" if counts[number] > 1 else ""
-        if grave or ago < _RECENT:
-            yield Finding(
-                "alarm" if grave else "notice",
-                f"XID {number}",
-                f"XID {number}{times}, {duration(ago)} ago: {what.text}",
-                what.advice.format(index=gpu.index),
-            )
+        if finding.level == "error" or ago < _RECENT:
+            text = f"{finding.code}{times}, {duration(max(0.0, ago))} ago: {finding.text}"
+            advice = finding.advice.format(index=gpu.index)
+            yield replace(finding, text=text, advice=advice)
 
 
 def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if gpu.error is not None:
+    if gpu.state == "lost":
         code, advice = "LOST", f"{REBOOT}; {REPLACE}"
-        if gpu.error.startswith(UNREADABLE):
+        error = gpu.error or ""
+        if error.startswith(UNREADABLE):
             code, advice = "UNREAD", _OUR_FAULT
-        elif "reset" in gpu.error.lower():
+        elif "reset" in error.lower():
             advice = _reset(gpu)
-        yield Finding("alarm", code, gpu.complaint or "", advice)
+        yield Finding("error", code, gpu.complaint or "", advice)
 
 
 def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if is_hung(gpu):
-        text = f"it has not answered for {duration(gpu.stale_for)}"
+    if gpu.state == "silent":
+        text = "it does not answer"
+        if gpu.stale_for is not None:
+            text = f"it has not answered for {duration(gpu.stale_for)}"
         text += "; its values are older" if gpu.has_answered else ""
-        yield Finding("alarm", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+        yield Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
 
 
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -224,14 +193,14 @@ def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if action in _RECOVERY:
         text = f"the driver asks for: {action.replace('_', ' ')}"
         advice = _RECOVERY[action].format(index=gpu.index)
-        yield Finding("alarm", "RECOVERY", text, advice)
+        yield Finding("error", "RECOVERY", text, advice)
 
 
 def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.ecc_uncorrected:
         plural = "s" * (gpu.ecc_uncorrected != 1)
         yield Finding(
-            "alarm",
+            "error",
             "ECC",
             f"{gpu.ecc_uncorrected} uncorrected memory error{plural} since the driver loaded",
             f"results since then may be wrong; {_reset(gpu)}; {REPLACE}",
@@ -240,7 +209,7 @@ def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         if getattr(getattr(gpu, section), field, None):
             level = finding.level
             if field == "repair_pending" and gpu.health and gpu.health.recovery_action == "none":
-                level = "notice"  # nvidia-smi's manual: the action says whether to do something
+                level = "warning"  # nvidia-smi's manual: the action says whether to do something
             advice = finding.advice.format(index=gpu.index)
             yield Finding(level, finding.code, finding.text, advice)
 
@@ -252,7 +221,7 @@ def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     state = gpu.health and gpu.health.fabric_state
     if state in _FABRIC:
         advice = _MULTINODE if _is_multinode(gpu) else _FABRIC_MANAGER
-        yield Finding("alarm", "FABRIC", f"the NVSwitch fabric {_FABRIC[state]}", advice)
+        yield Finding("error", "FABRIC", f"the NVSwitch fabric {_FABRIC[state]}", advice)
     if gpu.health is not None and gpu.health.fabric_health:
         yield from _fabric_health(gpu, gpu.health.fabric_health)
     if gpu.nvlink is None or not gpu.nvlink.down:
@@ -263,7 +232,7 @@ def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         text = f"{down} of {up + down} NVLinks {'is' if down == 1 else 'are'} down"
         advice = "check switch, bridge and seat: nvidia-smi nvlink --status"
         # Without a fabric, and if no card beside it has more links, it may be built that way.
-        yield Finding("alarm" if missed else "notice", "NVLINK", text, advice)
+        yield Finding("error" if missed else "warning", "NVLINK", text, advice)
 
 
 def _fabric_health(gpu: Gpu, problems: Iterable[str]) -> Iterator[Finding]:
@@ -271,7 +240,7 @@ def _fabric_health(gpu: Gpu, problems: Iterable[str]) -> Iterator[Finding]:
     advice = f"nvidia-smi -q has the details under Fabric; {who} may know the reason"
     for problem in problems:
         if problem in _FABRIC_HEALTH:
-            level: FindingLevel = "notice" if problem in _FABRIC_PASSING else "alarm"
+            level: Level = "warning" if problem in _FABRIC_PASSING else "error"
             yield Finding(level, "FABRIC", _FABRIC_HEALTH[problem], advice)
 
 
@@ -298,10 +267,10 @@ def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     under = f"at {percent(gpu.utilization)} % utilization"
     if pcie.width and pcie.width_max and pcie.width < pcie.width_max:
         text = f"PCIe has {pcie.width} of {pcie.width_max} lanes {under}"
-        yield Finding("alarm", f"PCIE x{pcie.width}", text, advice)
+        yield Finding("error", f"PCIE x{pcie.width}", text, advice)
     if pcie.generation and pcie.generation_max and pcie.generation < pcie.generation_max:
         text = f"PCIe runs as generation {pcie.generation} of {pcie.generation_max} {under}"
-        yield Finding("notice", f"PCIE gen{pcie.generation}", text, advice)
+        yield Finding("warning", f"PCIE gen{pcie.generation}", text, advice)
 
 
 def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -317,7 +286,7 @@ def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         if name == _PASSING and name not in lasting:
             grave, advice = False, "check again: a change of clocks looks the same for a moment"
         text = f"{reason.finding}{_clock(gpu)}"
-        yield Finding("alarm" if grave else "notice", reason.code, text, advice)
+        yield Finding("error" if grave else "warning", reason.code, text, advice)
 
 
 def _clock(gpu: Gpu) -> str:
@@ -329,14 +298,14 @@ def _clock(gpu: Gpu) -> str:
 def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.persistence_mode is False and not any(other.display_active for other in frame.gpus):
         yield Finding(
-            "notice",
+            "warning",
             "PERS",
             "persistence mode is off: the driver unloads an idle GPU, and is slow to start",
             f"systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 -i {gpu.index}",
         )
     if gpu.compute_mode in _MODES:
         advice = f"if that is not wanted: nvidia-smi -c DEFAULT -i {gpu.index}"
-        yield Finding("notice", "MODE", _MODES[gpu.compute_mode], advice)
+        yield Finding("warning", "MODE", _MODES[gpu.compute_mode], advice)
 
 
 def _reset(gpu: Gpu) -> str:

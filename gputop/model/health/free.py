@@ -47,7 +47,7 @@ work      it is at work, or its utilization is not known
 
 
 WORDS = (
-    ("needs attention", "an alarm keeps new work off it; H says which"),
+    ("needs attention", "an error keeps new work off it; H says which"),
     ("lost", "the driver cannot reach the card any more"),
     ("no answer", "it does not answer, or not who it is"),
     ("asleep", "switched off until it is used, and so not asked"),
@@ -116,7 +116,7 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     yield from () if in_use else claim
     yield from _processes(frame, gpu, device)
     yield from claim if in_use else ()
-    if gpu.error is None and (sick := blocking(frame, gpu)):
+    if gpu.state != "lost" and (sick := blocking(frame, gpu)):
         yield Objection(
             "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}"
         )
@@ -125,14 +125,14 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
 
 
 def _state(gpu: Gpu) -> Iterator[Objection]:
-    if gpu.error is not None:
+    if gpu.state == "lost":
         yield Objection("health", "lost", printable(gpu.complaint or "", 200))
-    if gpu.stale_for is not None:
+    if gpu.is_overdue:
         yield Objection("silent", "no answer", "it does not answer", known=False)
     elif gpu.uuid is None:
         text = "its UUID is not known" if gpu.has_answered else "it has not answered yet"
         yield Objection("silent", "no answer", text, known=False)
-    if gpu.asleep:
+    if gpu.state == "asleep":
         text = "it is asleep, and is not asked who is on it, which would wake it"
         yield Objection("silent", "asleep", text, known=False)
 
@@ -146,13 +146,13 @@ def _mode(gpu: Gpu) -> Iterator[Objection]:
 
 
 def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
-    if gpu.own_namespace_only:
+    if gpu.listed == "ours":
         yield Objection("unseen", "none seen", UNSEEN, known=False)
-    elif gpu.processes_known is False:
+    elif gpu.listed == "none":
         yield Objection(
             "unlisted", "not listed", "the driver does not say who is on it", known=False
         )
-    elif not gpu.lists_all:
+    elif gpu.listed == "unknown":
         yield Objection("unlisted", "not listed", "who is on it has not been seen yet", known=False)
     if here := _on(frame, gpu, device):
         named = users(frame, gpu) if device is None else users_of(here)

@@ -26,11 +26,10 @@ _WORDS = {
 }
 
 
-def unaccounted(used: int | None, held: Iterable[int | None], listed: bool | None) -> int | None:
+def unaccounted(used: int | None, held: Iterable[int | None], listed: bool) -> int | None:
     """Return the bytes in use that the listed processes do not hold.
 
-    None if the memory in use, or that of a process, is not known, or it is not known that all are
-    listed (`Gpu.lists_all`).
+    None if the memory in use, or that of a process, is not known, or they are not `listed`.
     """
     amounts = list(held)
     if used is None or not listed or None in amounts:
@@ -50,7 +49,7 @@ def suspects_or_none(gpu: Gpu) -> tuple[DeviceHolder | None, ...]:
     others = gpu.holders_known is False
     if is_notable(gpu.memory_unaccounted):
         return (*holders, None) if others or not holders else holders
-    if gpu.processes_known is False:
+    if gpu.listed == "none":
         return (*holders, None) if others else holders
     return ()
 

@@ -25,11 +25,11 @@ def who(frame: Frame, gpu: Gpu) -> str:
 
 def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str | None:
     """Return what a GPU or MIG device without users is: `free`, or another word; None: unknown."""
-    if gpu.asleep:
+    if gpu.state == "asleep":
         return "asleep"
-    if gpu.own_namespace_only:
+    if gpu.listed == "ours":
         return "none seen" if device is None else None
-    if gpu.processes_known is False:
+    if gpu.listed == "none":
         return "not listed" if device is None else None
     if free:
         return "free"
@@ -37,7 +37,7 @@ def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str
         return f"{len(gpu.mig)} MIG" if gpu.mig else "no MIG device"
     memory = (gpu if device is None else device).memory_used
     is_told = memory is not None or (device is None and is_unified(gpu))
-    if not is_told or gpu.stale_for is not None:
+    if not is_told or gpu.is_overdue:
         return None
     if device is None and is_notable(gpu.memory_unaccounted):
         return "unaccounted"

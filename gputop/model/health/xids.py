@@ -3,7 +3,7 @@
 Sources, by the word in the table; the words here are our own:
 
 catalog     NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (`CATALOG`), for Ampere and later:
-            its "immediate action" decides the severity, its "investigatory action" what follows.
+            its "immediate action" decides the level, its "investigatory action" what follows.
             Checked against its copy in leptonai/gpud, components/accelerator/nvidia/xid/
             catalog_generated.go, of 2025-10-29; both end at 172
 trigger     the same page, column "Trigger Conditions", if it gives no action
@@ -17,7 +17,10 @@ unverified  found in no document of NVIDIA's that could be read
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from gputop.model.machine.finding import Finding, Level
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
@@ -25,22 +28,6 @@ RESET = "stop all programs on it and reset it: nvidia-smi --gpu-reset -i {index}
 REBOOT = "reboot the machine"
 REPLACE = "if it happens again, have the card replaced"
 SUPPORT = "if it happens again, contact the vendor's support"
-
-XidSeverity = Literal["application", "notice", "attention"]
-"""application  most likely a bug in the program: the card is fine
-notice       nothing has to be done now
-attention    somebody has to act: until then the GPU is not available"""
-
-
-class XidMeaning(NamedTuple):
-    """What an XID means; `{index}` in the advice stands for the GPU's index."""
-
-    text: str
-    advice: str
-    severity: XidSeverity
-    source: str
-    """One or more of the words in the module's docstring."""
-
 
 _ADVICE = {
     "app": "most likely a bug in the program: debug it with compute-sanitizer and restart it; the "
@@ -77,128 +64,124 @@ _ON_OLDER_CARDS = (
 )
 """XIDs that the catalogue calls unused: it says to contact support if they occur anyway."""
 
-_XidRow = tuple[str, str, str, XidSeverity, str]
+_XidRow = tuple[str, str, str, Level, str]
 _ROWS: tuple[_XidRow, ...] = (
-    # numbers; what it is; what to do, by _ADVICE or in words; severity; source
-    ("8", "a program's work timed out", "restart", "application", "catalog"),
-    ("11 25", "a program sent invalid commands to the GPU", "app", "application", "catalog"),
-    ("13", "a program made an illegal access or instruction", "app", "application", "catalog"),
-    ("14", "an error injected by the driver as a test", "nothing", "notice", "catalog"),
-    ("31", "a program accessed an invalid address", "app", "application", "catalog"),
+    # numbers; what it is; what to do, by _ADVICE or in words; level; source
+    ("8", "a program's work timed out", "restart", "warning", "catalog"),
+    ("11 25", "a program sent invalid commands to the GPU", "app", "warning", "catalog"),
+    ("13", "a program made an illegal access or instruction", "app", "warning", "catalog"),
+    ("14", "an error injected by the driver as a test", "nothing", "warning", "catalog"),
+    ("31", "a program accessed an invalid address", "app", "warning", "catalog"),
     ("32", "a program's commands arrived corrupted",
-     f"restart the program; {SUPPORT}", "application", "catalog"),
-    ("37", "the card's firmware got an unknown request", "nothing", "notice", "catalog"),
-    ("38", "a watchdog of the card's firmware timed out", "nothing", "notice", "catalog"),
-    ("39-41 70-72 75-77 85 126-135", _COPY, "restart", "application", "catalog"),
-    ("43", "a program's work was stopped after an error in the program", "app", "application",
+     f"restart the program; {SUPPORT}", "warning", "catalog"),
+    ("37", "the card's firmware got an unknown request", "nothing", "warning", "catalog"),
+    ("38", "a watchdog of the card's firmware timed out", "nothing", "warning", "catalog"),
+    ("39-41 70-72 75-77 85 126-135", _COPY, "restart", "warning", "catalog"),
+    ("43", "a program's work was stopped after an error in the program", "app", "warning",
      "catalog"),
-    ("44", "a fault while the GPU switched between programs", "nothing", "notice", "catalog"),
+    ("44", "a fault while the GPU switched between programs", "nothing", "warning", "catalog"),
     ("45", "queued work was discarded, as after an error or a kill",
-     "another XID of this GPU tells why; after a kill no action is needed", "notice", "catalog"),
-    ("46", "the GPU stopped working", "reset", "attention", "catalog"),
-    ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "attention", "catalog"),
+     "another XID of this GPU tells why; after a kill no action is needed", "warning", "catalog"),
+    ("46", "the GPU stopped working", "reset", "error", "catalog"),
+    ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "error", "catalog"),
     ("54", "the card's own power cable is not connected",
-     "power off the machine and check the card's power cables and seat", "attention", "catalog"),
-    ("60", _VIDEO, "restart", "application", "catalog"),
-    ("61", f"{_LEGACY}its microcontroller stopped at a breakpoint", "support", "attention",
+     "power off the machine and check the card's power cables and seat", "error", "catalog"),
+    ("60", _VIDEO, "restart", "warning", "catalog"),
+    ("61", f"{_LEGACY}its microcontroller stopped at a breakpoint", "support", "error",
      "nverror"),
-    ("62", "the card's microcontroller stopped", "reset", "attention", "catalog"),
+    ("62", "the card's microcontroller stopped", "reset", "error", "catalog"),
     ("63", "a faulty row of memory will be replaced",
-     "no action needed now: it takes effect at the next reset", "notice", "catalog"),
+     "no action needed now: it takes effect at the next reset", "warning", "catalog"),
     ("64", "a faulty row of memory could not be recorded for replacement", f"{RESET}; {REPLACE}",
-     "attention", "catalog"),
-    ("66 67", "the card's firmware refused an access by the driver", "nothing", "notice",
+     "error", "catalog"),
+    ("66 67", "the card's firmware refused an access by the driver", "nothing", "warning",
      "catalog"),
-    ("68 82-84 86 88 89 96-105 139", _VIDEO, "restart", "application", "catalog"),
-    ("69", "a program sent an invalid command to the GPU", "app", "application", "catalog"),
+    ("68 82-84 86 88 89 96-105 139", _VIDEO, "restart", "warning", "catalog"),
+    ("69", "a program sent an invalid command to the GPU", "app", "warning", "catalog"),
     ("74", "an NVLink failed",
-     f"{RESET}; if it happens again on the same link, check switch, bridge and seat", "attention",
+     f"{RESET}; if it happens again on the same link, check switch, bridge and seat", "error",
      "catalog"),
     ("78", "a virtual GPU could not be started", "update the vGPU software of host and guest to"
-     " versions that match", "attention", "catalog"),
-    ("79", "the GPU has fallen off the bus", "seat", "attention", "catalog"),
-    ("80", "a program's commands arrived corrupted", "app", "application", "catalog"),
-    ("92", "many corrected memory errors", "keep an eye on ECC-COR on the GPU's page", "notice",
+     " versions that match", "error", "catalog"),
+    ("79", "the GPU has fallen off the bus", "seat", "error", "catalog"),
+    ("80", "a program's commands arrived corrupted", "app", "warning", "catalog"),
+    ("92", "many corrected memory errors", "keep an eye on ECC-COR on the GPU's page", "warning",
      "catalog"),
     ("93", "the card's configuration memory (InfoROM) is written to too often", "nothing",
-     "notice", "catalog"),
+     "warning", "catalog"),
     ("94", "an uncorrected memory error, which ended one program only",
      "restart that program elsewhere; start nothing new here, and reset the GPU once the others"
-     " have finished: nvidia-smi --gpu-reset -i {index}", "attention", "catalog dcgm smi"),
+     " have finished: nvidia-smi --gpu-reset -i {index}", "error", "catalog dcgm smi"),
     ("95", "an uncorrected memory error that affects every program on the GPU", "reset",
-     "attention", "catalog dcgm"),
-    ("106 107", "a test message for the machine's management controller", "nothing", "notice",
+     "error", "catalog dcgm"),
+    ("106 107", "a test message for the machine's management controller", "nothing", "warning",
      "catalog"),
-    ("108 137", "a program made an invalid access to another GPU's memory", "app", "application",
+    ("108 137", "a program made an invalid access to another GPU's memory", "app", "warning",
      "catalog dcgm"),
-    ("109", "switching between programs timed out", "reset", "attention", "catalog"),
-    ("110", "a security fault", "firmware", "attention", "catalog"),
-    ("119", "the card's processor (GSP) does not answer the driver", "firmware", "attention",
+    ("109", "switching between programs timed out", "reset", "error", "catalog"),
+    ("110", "a security fault", "firmware", "error", "catalog"),
+    ("119", "the card's processor (GSP) does not answer the driver", "firmware", "error",
      "catalog dcgm"),
-    ("120", "the card's processor (GSP) failed", "firmware", "attention", "catalog dcgm"),
+    ("120", "the card's processor (GSP) failed", "firmware", "error", "catalog dcgm"),
     ("121", "the link to the CPU (C2C) had errors, which were corrected",
      "no action needed: work goes on; the link is trained again at the next planned restart of the"
-     " GPU", "notice", "catalog dcgm"),
+     " GPU", "warning", "catalog dcgm"),
     ("136", "an NVLink could not be started",
-     f"{RESET}; if it happens again, check cables, switch and seat", "attention", "catalog"),
+     f"{RESET}; if it happens again, check cables, switch and seat", "error", "catalog"),
     ("140", "an uncorrected memory error that the driver could not contain",
-     f"{RESET}; {REPLACE}", "attention", "catalog dcgm"),
-    ("141", "CUDA's fast path for starting work failed", "nothing", "notice", "catalog"),
-    ("142", "a video encoder failed", "support", "attention", "catalog"),
+     f"{RESET}; {REPLACE}", "error", "catalog dcgm"),
+    ("141", "CUDA's fast path for starting work failed", "nothing", "warning", "catalog"),
+    ("142", "a video encoder failed", "support", "error", "catalog"),
     ("143", "the GPU could not be started", f"{RESET}; if that does not help, {REBOOT}; {REPLACE}",
-     "attention", "catalog"),
-    ("144-150", "an NVLink (of the fifth generation) failed", "nvlink5", "attention", "catalog"),
+     "error", "catalog"),
+    ("144-150", "an NVLink (of the fifth generation) failed", "nvlink5", "error", "catalog"),
     ("151", "confidential computing could not rotate its keys",
-     f"restart the virtual machine; {SUPPORT}", "attention", "catalog"),
+     f"restart the virtual machine; {SUPPORT}", "error", "catalog"),
     ("152 153", "the deep learning accelerator (DLA) failed while a program was using it",
-     "nothing", "notice", "catalog"),
+     "nothing", "warning", "catalog"),
     ("154", "the recovery action that the GPU needs has changed", "see RECOVERY on the GPU's page",
-     "notice", "catalog"),
+     "warning", "catalog"),
     ("155", "an NVLink was taken down by software", f"{RESET}; if that was on purpose, no action is"
-     " needed", "attention", "catalog"),
-    ("156", "a faulty part of the chip is to be disabled at the next reset", "reset", "attention",
+     " needed", "error", "catalog"),
+    ("156", "a faulty part of the chip is to be disabled at the next reset", "reset", "error",
      "catalog"),
     ("157", "a faulty part of the chip cannot be disabled: no spare is left",
-     f"work can go on, but may hit the same error; {SUPPORT}", "notice", "catalog"),
-    ("158", "the GPU timed out and did not recover", "reset", "attention", "catalog"),
+     f"work can go on, but may hit the same error; {SUPPORT}", "warning", "catalog"),
+    ("158", "the GPU timed out and did not recover", "reset", "error", "catalog"),
     ("159", "an error on the link between GPU and CPU",
      "another XID of this GPU tells what to do; if there is none, stop all programs on it and"
-     " contact the vendor's support", "attention", "catalog"),
-    ("160", "a memory channel was disabled", "nothing", "notice", "catalog"),
-    ("161", "a memory channel could not be disabled", "nothing", "notice", "catalog"),
-    ("162", f"{_SMOOTHING} works again", "no action needed", "notice", "trigger"),
+     " contact the vendor's support", "error", "catalog"),
+    ("160", "a memory channel was disabled", "nothing", "warning", "catalog"),
+    ("161", "a memory channel could not be disabled", "nothing", "warning", "catalog"),
+    ("162", f"{_SMOOTHING} works again", "no action needed", "warning", "trigger"),
     ("163", f"{_SMOOTHING} was turned off", "no reset is needed; if you rely on it, check"
-     " the temperature", "notice", "trigger"),
+     " the temperature", "warning", "trigger"),
     ("164", f"{_SMOOTHING} is nearly worn out", "if you rely on it, plan to replace the card",
-     "notice", "trigger"),
-    ("165", f"{_SMOOTHING} is worn out", "if you rely on it, replace the card", "notice",
+     "warning", "trigger"),
+    ("165", f"{_SMOOTHING} is worn out", "if you rely on it, replace the card", "warning",
      "trigger"),
     ("166 170", "NVLink traffic that confidential computing does not allow", "support",
-     "attention", "trigger"),
-    ("167", "the PCIe link timed out and did not recover", "seat", "attention", "trigger"),
+     "error", "trigger"),
+    ("167", "the PCIe link timed out and did not recover", "seat", "error", "trigger"),
     ("168", "errors in the memory reserved by the driver: less is left for programs",
-     f"turn ECC on (nvidia-smi -e 1 -i {{index}}) and {REBOOT}", "attention", "trigger"),
-    ("169", "the card's security processor stopped", "reset", "attention", "trigger"),
-    ("171", "an uncorrected error in the card's memory", f"{RESET}; {REPLACE}", "attention",
+     f"turn ECC on (nvidia-smi -e 1 -i {{index}}) and {REBOOT}", "error", "trigger"),
+    ("169", "the card's security processor stopped", "reset", "error", "trigger"),
+    ("171", "an uncorrected error in the card's memory", f"{RESET}; {REPLACE}", "error",
      "trigger"),
     ("172", "an uncorrected error in the chip's own memory",
      f"{RESET}; if SRAM on the GPU's page is on, have the card replaced",
-     "attention", "trigger"),
-    ("173", "the link to the CPU (C2C) failed", f"{REBOOT}; {SUPPORT}", "attention", "unverified"),
-    ("175 176", "an error that NVIDIA's catalogue does not explain yet", "support", "attention",
+     "error", "trigger"),
+    ("173", "the link to the CPU (C2C) failed", f"{REBOOT}; {SUPPORT}", "error", "unverified"),
+    ("175 176", "an error that NVIDIA's catalogue does not explain yet", "support", "error",
      "unverified"),
-    ("23 87 91 111 138", "not used on Ampere and later", "support", "attention", "catalog"),
-    *((numbers, _LEGACY + text, "support", "attention", "catalog nverror")
+    ("23 87 91 111 138", "not used on Ampere and later", "support", "error", "catalog"),
+    *((numbers, _LEGACY + text, "support", "error", "catalog nverror")
       for numbers, text in _ON_OLDER_CARDS),
 )  # fmt: skip
 
-_UNKNOWN = XidMeaning(
-    "an error that gputop does not know",
-    f"look it up in NVIDIA's catalogue, {CATALOG}; the kernel log has more (sudo dmesg | grep Xid)",
-    "attention",
-    "unverified",
+_UNKNOWN = (
+    f"look it up in NVIDIA's catalogue, {CATALOG}; the kernel log has more (sudo dmesg | grep Xid)"
 )
-"""An unknown XID is not assumed to be harmless."""
 
 
 def _numbers(text: str) -> range:
@@ -206,12 +189,14 @@ def _numbers(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-MEANINGS = {
-    number: XidMeaning(text, _ADVICE.get(advice, advice), severity, source)
-    for numbers, text, advice, severity, source in _ROWS
+XIDS: dict[int, tuple[Finding, str]] = {
+    number: (Finding(level, f"XID {number}", text, _ADVICE.get(advice, advice)), source)
+    for numbers, text, advice, level, source in _ROWS
     for part in numbers.split()
     for number in _numbers(part)
 }
+"""What each XID means, and one or more of the words in the module's docstring. An `error` makes the
+GPU unavailable until somebody acts. `{index}` in the advice stands for the GPU's index."""
 
 _BESIDE_48 = {
     64: f"the memory could not be replaced: {RESET}; {REPLACE}",
@@ -229,16 +214,18 @@ _RESTART_FABRIC = (
 )
 
 
-def meaning(number: int, beside: Collection[int] = (), *, fabric: bool = False) -> XidMeaning:
-    """Return what an XID means, known or not.
+def xid_finding(number: int, beside: Collection[int] = (), *, fabric: bool = False) -> Finding:
+    """Return what an XID means. One that is not known is not assumed to be harmless.
 
     `beside`: all XIDs of the same GPU. `fabric`: it is on NVSwitches that a fabric manager runs,
     so that a 45 alone means more (NVIDIA's WORKFLOW_XID_45).
     """
-    xid = MEANINGS.get(number, _UNKNOWN)
+    if number not in XIDS:
+        return Finding("error", f"XID {number}", "an error that gputop does not know", _UNKNOWN)
+    xid, _ = XIDS[number]
     if number == 48:
         advice = next((text for other, text in _BESIDE_48.items() if other in beside), xid.advice)
-        return xid._replace(advice=advice)
+        return replace(xid, advice=advice)
     if number == 45 and fabric and not set(beside) - {45}:
-        return xid._replace(advice=_RESTART_FABRIC)
+        return replace(xid, advice=_RESTART_FABRIC)
     return xid

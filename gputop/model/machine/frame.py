@@ -20,7 +20,7 @@ from gputop.model.machine.topology import Links, Topology
 
 T = TypeVar("T")
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised when a field changes its meaning or goes away; new fields do not raise it."""
 
 ProblemKind = Literal[

@@ -14,7 +14,6 @@ import msgspec
 from gputop.model.machine.sections import (
     BRIEF,
     PLAIN,
-    SWITCH,
     Activity,
     Bar1Memory,
     Bytes,
@@ -52,6 +51,32 @@ open             none of these
 monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only asks the driver: it
                  has no /dev/nvidia-uvm open, without which no program computes
 """
+
+
+GpuState = Literal["answers", "late", "asleep", "lost", "silent"]
+"""What the values of a GPU are worth.
+
+answers  they are current
+late     they are old: it has not answered for less than SILENT_AFTER seconds. Shown dim, with `≈`
+asleep   the kernel has switched the GPU off until it is used, as on laptops. Asking would wake it,
+         so only its identity is known
+lost     there are none: the driver reports an error (`Gpu.error`)
+silent   it has not answered for longer, or never. Shown dim, with a sentence instead of numbers
+"""
+
+Listing = Literal["all", "ours", "none", "unknown"]
+"""Which compute processes of a GPU are listed; only with `all` does an empty list say that nobody
+computes there.
+
+all      all of them
+ours     those of gputop's own PID namespace: in a container others cannot be seen
+none     not all, or none: the driver does not say (WSL, no permission)
+unknown  the GPU has not been asked, or has no answer
+"""
+
+SILENT_AFTER = 4.0
+"""Seconds without an answer after which a GPU is silent: less than a command waits for all GPUs. A
+GPU that wakes up may take two or three."""
 
 
 class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,12 +212,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """None also in MIG mode, since drivers do not report it then."""
     sm: Annotated[Count, "SM", "streaming multiprocessors"] = None
 
-    processes_known: Annotated[Flag, "LISTED", "the driver lists the compute processes"] = None
-    """False if it does not (WSL, no permission), or not all of them: an empty list then says
-    nothing."""
-    own_namespace_only: bool | None = None
-    """The list has only processes of gputop's own PID namespace, as far as is known: in a container
-    others cannot be seen, and `processes_known` is false."""
+    listed: Annotated[Listing, PLAIN, "LISTED", "which of its compute processes are listed"] = (
+        "unknown"
+    )
+    """`all`; `ours`: those of gputop's own PID namespace, as in a container; `none`: the driver
+    does not list them (WSL, no permission), or not all; or `unknown`."""
     idle_for: Annotated[Seconds, "IDLE", "no work seen in its samples for so long"] = None
     """Or since gputop's first sample. A burst between two samples is not seen. None if utilization
     is not known, and in a single sample."""
@@ -219,11 +243,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     health: Health | None = None
     activity: Activity | None = None
 
-    asleep: Annotated[bool, SWITCH, "ASLEEP", "switched off until it is used, and so not asked"] = (
-        False
-    )
-    """The kernel does it, as on laptops. Asking would wake it: only its identity is known.
-    Processes may still hold memory on it, so it does not count as free."""
+    state: Annotated[GpuState, PLAIN, "STATE", "what its values are worth"] = "answers"
+    """`answers`; `late`: they are old; `asleep`: the kernel has switched it off until it is used,
+    and it is not asked, which would wake it; `lost`: there is an error instead of values;
+    `silent`: no answer for four seconds, or ever."""
     stale_for: Annotated[Seconds, "AGE", "age of the values while the GPU does not answer"] = None
     error: Annotated[Text, "ERROR", "what the driver says instead of values"] = None
     """The GPU is lost, needs a reset, ... Or what went wrong in gputop, which then begins with
@@ -236,21 +259,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return any(value is not None for value in values)
 
     @property
-    def answers(self) -> bool:
-        """Whether its values are current."""
-        return self.error is None and self.stale_for is None
-
-    @property
-    def lists_all(self) -> bool:
-        """Whether its list is known to have all processes on it: if it is empty, nobody is there.
-        Before a list has been read (`processes_known` is None) that is not known."""
-        return self.processes_known is True
+    def is_overdue(self) -> bool:
+        """Whether it has yet to answer: its values are old, or there are none."""
+        return self.state in ("late", "silent")
 
     @property
     def tells_processes(self) -> bool:
         """Whether its processes are listed now, if only those of gputop's own PID namespace."""
-        is_listed = self.lists_all or bool(self.own_namespace_only)
-        return is_listed and self.answers and not self.asleep
+        return self.state == "answers" and self.listed in ("all", "ours")
 
     @property
     def complaint(self) -> str | None:
@@ -263,6 +279,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """Its identity: the UUID, or the index if it never answered."""
         return self.uuid or f"index {self.index}"
+
+
+def overdue_state(stale_for: float) -> GpuState:
+    """Return the state of a GPU that has not answered for so many seconds."""
+    return "late" if stale_for < SILENT_AFTER else "silent"
 
 
 def is_named(gpu: Gpu, word: str) -> bool:

@@ -12,28 +12,31 @@ GPUs has them."""
 
 
 CONTAINER = "container: only its own processes can be seen, so whether a GPU is free is not known"
-"""Said of every GPU with `Gpu.own_namespace_only`."""
+"""Said of every GPU that lists only `ours`."""
 
 
 def is_unified(gpu: Gpu) -> bool:
     """Whether it has no memory of its own. NVML then reports none, or the machine's, which the
     agent leaves out (nvitop#208 and nvtop#463 saw both on GB10)."""
     identity = gpu.identity
-    if gpu.error is not None or gpu.memory_total is not None or identity is None:
+    if gpu.state == "lost" or gpu.memory_total is not None or identity is None:
         return False
     return identity.compute_capability in INTEGRATED
 
 
 def nobody(frame: Frame) -> str:
-    """Return what to say if no process is listed."""
+    """Return what to say if no process is listed; it is only sure if all GPUs list `all`."""
+    listed = {gpu.listed for gpu in frame.gpus}
     if frame.told_by is not None:
         return f"{frame.told_by} does not tell which processes are on the GPUs"
-    if any(gpu.own_namespace_only for gpu in frame.gpus):
+    if "ours" in listed:
         return "no process in here is on a GPU; those outside of this container cannot be seen"
-    if all(gpu.lists_all for gpu in frame.gpus):
+    if listed <= {"all"}:
         return "no process is on a GPU"
-    if not any(gpu.processes_known is False for gpu in frame.gpus):
-        return "no process is seen: not all GPUs have said who is on them"
+    if "none" not in listed:
+        is_one = len(frame.gpus) == 1
+        who = "the GPU has not said who is on it"
+        return f"no process is seen: {who if is_one else 'not all GPUs have said who is on them'}"
     why = ": Windows runs it (WSL)" if frame.host.wsl else ""
     return f"the driver does not list the processes here{why}"
 
@@ -51,12 +54,12 @@ def limits(frame: Frame, gpu: Gpu) -> tuple[str, ...]:
             f"NUMA node {gpu.numa_node}: the system manages the GPU's memory, and keeps pages of "
             "processes that have ended; it is free when no process is on it"
         )
-    if frame.host.wsl and gpu.processes_known is False:
+    if frame.host.wsl and gpu.listed == "none":
         sentences.append("WSL: Windows runs the driver, which lists no processes here")
     if gpu.identity is not None and gpu.identity.virtualization == "vgpu":
         sentences.append(
             "vGPU: a share of a card; only its host knows power, temperature and clocks"
         )
-    if gpu.own_namespace_only:
+    if gpu.listed == "ours":
         sentences.append(CONTAINER)
     return tuple(sentences)

@@ -49,7 +49,7 @@ def count_of_users(frame: Frame) -> str:
     """Return how many users compute, in words: never 0 if the driver does not list processes, or
     not those outside of a container."""
     count = len(users(frame))
-    if all(gpu.lists_all for gpu in frame.gpus):
+    if all(gpu.listed == "all" for gpu in frame.gpus):
         return f"{count} user{'s' * (count != 1)}"
     return f"{count} user{'s' * (count != 1)} seen" if count else "users unknown"
 
@@ -62,7 +62,7 @@ def strangers(frame: Frame, gpu: Gpu) -> int:
 def free_memory(frame: Frame, gpu: Gpu) -> int | None:
     """Return the bytes that a job could have; None if not known. If the system manages the memory,
     that is what no process on the GPU holds; if it is the machine's own RAM, what is free."""
-    if not gpu.answers:
+    if gpu.state != "answers":
         return None
     if is_unified(gpu):
         total, used = frame.host.memory_total, frame.host.memory_used
@@ -70,7 +70,7 @@ def free_memory(frame: Frame, gpu: Gpu) -> int | None:
     if gpu.numa_node is None:
         return gpu.memory_free
     held = [process.gpu_memory for process in frame.processes if process.gpu_uuid == gpu.uuid]
-    if gpu.memory_total is None or None in held or not gpu.lists_all:
+    if gpu.memory_total is None or None in held or gpu.listed != "all":
         return None
     return max(0, gpu.memory_total - sum(filter(None, held)))
 

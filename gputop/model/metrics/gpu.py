@@ -28,7 +28,7 @@ _HEADINGS = {
     " ecc.uncorrected_sram ecc.corrected_dram ecc.corrected_sram ecc.aggregate_uncorrected ecc"
     " health",
     "State": "persistence_mode accounting_mode display_active compute_mode mig_mode mig"
-    " processes_known asleep stale_for error",
+    " listed state stale_for error",
 }
 """The headings of the detail page, and the metrics under each; a section's name stands for its
 metrics that were not named before."""

@@ -150,7 +150,7 @@ class History:
         processes, self._processes = self._processes, {}
         if self.brief:
             return
-        live = {gpu.uuid for gpu in frame.gpus if gpu.stale_for is None}
+        live = {gpu.uuid for gpu in frame.gpus if gpu.state == "answers"}
         for process in frame.processes[:MOST_PROCESSES]:
             row = _row(process)
             ring = self._processes[row] = processes.get(row) or ProcessHistory(slot)
@@ -205,7 +205,7 @@ class History:
         return self._processes.get(_row(process)) or ProcessHistory(self._end)
 
     def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:
-        live = gpu.stale_for is None
+        live = gpu.state == "answers"
         metrics = _IN_BRIEF if self.brief else _METRICS
         if self.brief and len(series) > len(metrics):
             for id_ in KEPT[len(metrics) :]:

@@ -31,7 +31,7 @@ class ProcessRow(NamedTuple):
     @property
     def cuda(self) -> str | None:
         """What the process calls this GPU; None if no name is known, or the GPU has failed."""
-        has_failed = self.gpu is not None and self.gpu.error is not None
+        has_failed = self.gpu is not None and self.gpu.state == "lost"
         return None if self.names is None or has_failed else self.names.name(self.process)
 
     @property

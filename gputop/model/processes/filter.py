@@ -319,5 +319,5 @@ def idle(row: ProcessRow) -> bool | None:
     own = row.process.sm_utilization
     if own is not None:
         return own == 0
-    silent = row.gpu is not None and row.gpu.utilization == 0 and row.gpu.stale_for is None
+    silent = row.gpu is not None and row.gpu.utilization == 0 and row.gpu.state == "answers"
     return True if silent else None

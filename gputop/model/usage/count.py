@@ -142,7 +142,7 @@ class UsageCount:
         has restarted, from its power now.
         """
         counter = gpu.power_more.energy if gpu.power_more else None
-        if counter is not None and gpu.stale_for is None:
+        if counter is not None and gpu.state == "answers":
             self._counters[gpu.key] = counter
             if before is not None and counter >= before:
                 return counter - before
@@ -211,11 +211,11 @@ class HeldPart(NamedTuple):
 
 def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
     """Return the parts of a GPU that are held, or why that is not known."""
-    if not gpu.answers or gpu.asleep or gpu.uuid is None:
+    if gpu.state != "answers" or gpu.uuid is None:
         return "silent"
     processes = frame.compute_processes.get(gpu.uuid, [])
     if not processes:
-        return [] if gpu.lists_all else "unlisted"
+        return [] if gpu.listed == "all" else "unlisted"
     if not gpu.mig_mode:
         return [HeldPart(1.0, processes)]
     parts = list(_devices(gpu, processes))

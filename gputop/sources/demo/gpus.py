@@ -55,7 +55,7 @@ _H200 = Gpu(
     memory_unaccounted=_UNACCOUNTED, power_limit=700.0, sm_clock_max=1980 * _MHZ,
     memory_clock=3201 * _MHZ, pstate=0, persistence_mode=True, accounting_mode=False,
     display_active=False, compute_mode="default", ecc_uncorrected=0, mig_mode=False, cores=16896,
-    sm=132, processes_known=True, engines=Engines(decoder=0.0, jpeg=0.0, ofa=0.0),  # no encoder
+    sm=132, listed="all", engines=Engines(decoder=0.0, jpeg=0.0, ofa=0.0),  # no encoder
 )  # fmt: skip
 
 

@@ -169,7 +169,9 @@ def _gpu(
     gpu = demo_gpu(index, identity, memory, load, now, running)
     if index == machine.sick and gpu.health is not None:
         return replace(gpu, health=replace(gpu.health, recovery_action="gpu_reset"))
-    return replace(gpu, stale_for=round(95.0 + running, 1)) if index == machine.hung else gpu
+    if index == machine.hung:
+        return replace(gpu, state="silent", stale_for=round(95.0 + running, 1))
+    return gpu
 
 
 def _process(job: DemoJob, host: str | None, index: int, now: float, running: float) -> Process:

@@ -46,7 +46,7 @@ class Exporter(NamedTuple):
     free: str | None = None
     """1 or 0; None: a GPU counts as free with next to no memory in use and at rest."""
     findings: str | None = None
-    """2 for an alarm, 1 for a notice, 0 or no value if all is well."""
+    """2 for an error, 1 for a warning, 0 or no value if all is well."""
     users: str | None = None
     """A series for each user on each GPU."""
     reading_age: str | None = None
@@ -107,8 +107,8 @@ GPUTOP = Exporter(
     temperature="gputop_gpu_temperature_celsius{%s}",
     power="gputop_gpu_power_watts{%s}",
     free="gputop_gpu_free{%s}",
-    findings='2 * (gputop_gpu_findings{level="alarm",%s} > bool 0)'
-    ' or (gputop_gpu_findings{level="notice",%s} > bool 0)',
+    findings='2 * (gputop_gpu_findings{level="error",%s} > bool 0)'
+    ' or (gputop_gpu_findings{level="warning",%s} > bool 0)',
     users="gputop_user_processes{%s}",
     reading_age="gputop_reading_age_seconds{%s}",
 )

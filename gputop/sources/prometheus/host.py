@@ -123,7 +123,7 @@ class PrometheusSource(AgentlessSource):
                 index=indices[uuid],
                 uuid=uuid or None,
                 name=labels.get(self._exporter.model),
-                processes_known=False,
+                listed="none",
                 **values[uuid],
             )
             for uuid, labels in names.items()

@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Literal
 
 from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder, Quantiles
+from gputop.model.machine.finding import Level
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient, Series
 from gputop.sources.prometheus.exporters import DCGM, EXPORTERS, GPUTOP, Exporter
@@ -265,7 +265,7 @@ class ClusterQueries:
         numbers = {name: number_of(series) for name, series in mine.items()}
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)
         users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
-        level: dict[float | None, Literal["alarm", "notice"]] = {2: "alarm", 1: "notice"}
+        level: dict[float | None, Level] = {2: "error", 1: "warning"}
         return ClusterNode(
             host=printable(host, LONGEST),
             up=True,

@@ -306,8 +306,8 @@ class SmiReader:
         gpu, are_listed = gpu_of(row), not self._nested
         return replace(
             gpu,
-            processes_known=are_listed,
-            own_namespace_only=not are_listed,
+            listed="all" if are_listed else "ours",
+            state="answers" if gpu.has_answered else "silent",
             memory_unaccounted=unaccounted(gpu.memory_used, held.get(gpu.uuid, ()), are_listed),
         )
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 from textual.binding import BindingType
 
-from gputop.model.health.findings import findings, is_hung
+from gputop.model.health.findings import findings
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits, nobody
@@ -50,7 +50,7 @@ _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
 _LONGEST = 300.0
-_SAID_ABOVE = ("asleep", "stale_for", "error", "activity.verdict")
+_SAID_ABOVE = ("state", "stale_for", "error", "activity.verdict")
 """Metrics that the top of the page shows, if they have something to say."""
 _key = partial(described_key, "GPU", area="gpu")
 
@@ -125,13 +125,13 @@ class GpuScreen(PageScreen["str | None"]):
 def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
     if gone:
         yield [(" the driver no longer lists it; these are its last figures", "alarm")]
-    elif gpu.stale_for is not None and not is_hung(gpu):
+    elif gpu.state == "late":
         stale = f"{page.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
         yield [(f" {stale}", "alarm")]
-    elif gpu.asleep:
+    elif gpu.state == "asleep":
         text = "asleep: the kernel has powered it down until it is used; a query would wake it"
         yield from page.wrapped(text, 1)
-    if gpu.error is not None:
+    if gpu.state == "lost" and gpu.error is not None:
         yield from page.wrapped(gpu.error, 1, "alarm")
     if gpu.activity is not None and gpu.activity.verdict is not None:
         yield from page.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
@@ -149,7 +149,7 @@ def _reserved(reservation: Reservation, now: float) -> str:
 def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:
     """Put a metric into each cell, and a metric that is longer than a cell into its own line."""
     if all(metric.read(gpu) is None for metric in metrics):
-        why = "not queried" if gpu.asleep else "not supported by this card or driver"
+        why = "not queried" if gpu.state == "asleep" else "not supported by this card or driver"
         yield from page.quiet(why)
         return
     width = page.size.width
@@ -205,8 +205,8 @@ def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> It
     for view_row in unaccounted:
         yield columns.across(view_row, page.size.width - 1, "notice")
     if not rows and not unaccounted:
-        is_unlisted = gpu.processes_known is False
-        yield from page.quiet(nobody(replace(shown.frame, gpus=(gpu,))) if is_unlisted else "none")
+        is_sure = gpu.listed == "all"
+        yield from page.quiet("none" if is_sure else nobody(replace(shown.frame, gpus=(gpu,))))
 
 
 def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:

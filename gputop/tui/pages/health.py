@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gputop.model.health.findings import Finding, findings, heard, in_alarm, is_hung
+from gputop.model.health.findings import findings, heard, in_alarm
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import duration, short_name
@@ -16,6 +17,7 @@ from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.themes import LEVEL_ROLES
 
 _key = partial(described_key, "GPUs", area="health")
 
@@ -35,14 +37,14 @@ class HealthScreen(PageScreen[None]):
         yield from _summary(page, frame, any(on_gpu for _, on_gpu in by_gpu))
         yield from page.quiet(heard(frame))
         for gpu, on_gpu in by_gpu:
-            if on_gpu or gpu.stale_for is not None:
+            if on_gpu or gpu.is_overdue:
                 yield from _of_gpu(page, gpu, on_gpu)
 
 
 def _summary(page: Page, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
     alarms, count = len(in_alarm(frame)), len(frame.gpus)
     gpus = f"{count} GPU{'s' * (count != 1)}"
-    silent = sum(gpu.stale_for is not None for gpu in frame.gpus)
+    silent = sum(gpu.is_overdue for gpu in frame.gpus)
     if alarms:
         words = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention."
         yield from page.wrapped(words, 2, "alarm")
@@ -62,7 +64,7 @@ def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[Style
     yield []
     heading = f" GPU {gpu.index}  {short_name(gpu.name)}  {gpu.pci_bus_id or ''}"
     yield [(heading.rstrip(), "heading")]
-    if gpu.stale_for is not None and not is_hung(gpu):
+    if gpu.state == "late":
         old = f"It has not answered for {duration(gpu.stale_for)}."
         yield from page.wrapped(old, 4, "alarm")
     for finding in on_gpu:
@@ -71,5 +73,5 @@ def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[Style
 
 def finding_lines(page: Page, finding: Finding) -> Iterator[StyledLine]:
     """Say how severe a finding is, what it is, and below that what to do."""
-    yield from page.marked(f"{finding.level}: {finding.text}", finding.level)
+    yield from page.marked(f"{finding.level}: {finding.text}", LEVEL_ROLES[finding.level])
     yield from page.wrapped(finding.advice, 6, "quiet")

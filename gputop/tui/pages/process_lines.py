@@ -19,8 +19,8 @@ from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
 from gputop.sources.past import Moment
 from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.mapping_text import SEVERITY_ROLES
 from gputop.tui.panes.page import LABEL, Page, title
+from gputop.tui.themes import LEVEL_ROLES
 
 _STATES = {
     "R": "running",
@@ -227,7 +227,7 @@ def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     yield []
     yield from _devices(mapping, page.glyphs.to)
     for hint in mapping.advice:
-        yield from page.marked(hint.message, SEVERITY_ROLES[hint.severity])
+        yield from page.marked(hint.text, LEVEL_ROLES[hint.level])
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:

@@ -15,6 +15,7 @@ from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread
 from gputop.tui.panes.machine_table import MachineTable
+from gputop.tui.themes import LEVEL_ROLES
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
 """The labels of the quantiles, in the order of `Cluster.quantiles`."""
@@ -238,4 +239,4 @@ class NodeTable(MachineTable[ClusterNode]):
     def _level(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         if node.level is None:
             return [("", "text")]
-        return [(f"{self.glyphs.warning} {node.level}", node.level)]
+        return [(f"{self.glyphs.warning} {node.level}", LEVEL_ROLES[node.level])]

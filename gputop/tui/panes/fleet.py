@@ -20,6 +20,7 @@ from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 from gputop.tui.panes.machine_table import MachineTable
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 from gputop.tui.panes.processes import ProcessTable
+from gputop.tui.themes import LEVEL_ROLES
 
 _LEAST_LAMPS, _MOST_LAMPS = 4, 16
 _ROLES: dict[LampKind, str] = {
@@ -138,8 +139,8 @@ class HostTable(MachineTable[HostRow]):
     def sentence(self, row_: HostRow) -> Piece | None:
         if row_.summary is not None:
             return None
-        mark = f"{self.glyphs.warning} " if row_.level == "alarm" else ""
-        return f"{mark}{self.glyphs.text(row_.remark)}", row_.level or "quiet"
+        mark = f"{self.glyphs.warning} " if row_.level == "error" else ""
+        return f"{mark}{self.glyphs.text(row_.remark)}", LEVEL_ROLES[row_.level]
 
     def columns(self) -> list[Column[HostRow]]:
         lamps = min(max(_LEAST_LAMPS, self._most_gpus), _MOST_LAMPS)
@@ -199,7 +200,7 @@ class HostTable(MachineTable[HostRow]):
 
     def _remark(self, row_: HostRow, width: int) -> Sequence[Piece]:
         mark = f"{self.glyphs.warning} " if row_.level else ""
-        return [(f"{mark}{self.glyphs.text(row_.remark)}", row_.level or "quiet")]
+        return [(f"{mark}{self.glyphs.text(row_.remark)}", LEVEL_ROLES[row_.level])]
 
 
 class FleetProcesses(ProcessTable):

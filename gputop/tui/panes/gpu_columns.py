@@ -118,7 +118,7 @@ class GpuColumns:
             pieces = self._silent(line)
         else:
             pieces = row(self._columns, line, self._gap, self._glyphs.ellipsis)
-        if line.gpu.stale_for is not None or line.gpu.error or self._occupants.is_free(line):
+        if line.gpu.state != "answers" or self._occupants.is_free(line):
             pieces = [(text, "quiet" if role in _PLAIN_ROLES else role) for text, role in pieces]
         return pieces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.model.health.findings import HUNG, findings, is_hung
+from gputop.model.health.findings import HUNG, findings
 from gputop.model.health.free import is_free
 from gputop.model.health.who import vacancy
 from gputop.model.machine import summary
@@ -15,7 +15,7 @@ from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.lines import Piece, width_of
-from gputop.tui.themes import user_role
+from gputop.tui.themes import LEVEL_ROLES, user_role
 
 _ROLES = {"free": "good", "not listed": "notice", "unaccounted": "notice"}
 _LEAST_NAME = 6
@@ -70,24 +70,24 @@ class Occupants:
         sentences = silence(gpu)
         if not sentences:
             return ()
-        mark = self._mark(gpu) if gpu.error is not None else None
+        mark = self._mark(gpu) if gpu.state == "lost" else None
         if mark is not None:
             return [(f"{mark[0]} {sentences[0]}", "alarm")]
-        sign = "" if gpu.stale_for is None else f"{self._glyphs.stale} "
+        sign = f"{self._glyphs.stale} " if gpu.is_overdue else ""
         fitting = [text for text in sentences if len(sign) + len(text) <= width]
         return [(f"{sign}{[*fitting, sentences[-1]][0]}", "alarm")]
 
     def _mark(self, gpu: Gpu) -> Piece | None:
         for finding in findings(self._frame, gpu):
             if finding.code != HUNG:  # which has a sentence of its own
-                return f"{self._glyphs.warning} {finding.code}", finding.level
+                return f"{self._glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
         return None
 
     def _since(self, line: GpuLine) -> list[Piece]:
         gpu = line.gpu
         if line.device is not None or silence(gpu):
             return []
-        if gpu.stale_for is not None:
+        if gpu.state == "late":
             return [(f" {self._glyphs.stale} {duration(gpu.stale_for)}", "notice")]
         is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
@@ -133,14 +133,14 @@ class Occupants:
 def silence(gpu: Gpu) -> Sequence[str]:
     """Return why a GPU has no usable values, in sentences from long to short; empty if it has some,
     even some seconds old."""
-    if gpu.error is not None:
-        return (gpu.error,)
-    if gpu.stale_for is not None and (is_hung(gpu) or not gpu.has_answered):
-        age = duration(gpu.stale_for)
-        return f"no answer for {age}", f"hung {age}", age
-    if not gpu.has_answered:
+    if gpu.state == "lost":
+        return (gpu.error or "lost",)
+    if gpu.state != "silent" and gpu.has_answered:
+        return ()
+    if gpu.stale_for is None:
         return "has not answered yet", "no answer"
-    return ()
+    age = duration(gpu.stale_for)
+    return f"no answer for {age}", f"hung {age}", age
 
 
 def names(users: Sequence[str], strangers: int, room: int, glyphs: GlyphSet) -> list[Piece]:

@@ -152,15 +152,11 @@ def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:
 
 
 def _share(ratio: float | None, gpu: Gpu | None = None) -> str:
-    return MISSING if ratio is None or (gpu and _is_silent(gpu)) else f"{percent(ratio)}%"
-
-
-def _is_silent(gpu: Gpu) -> bool:
-    return gpu.stale_for is not None or gpu.error is not None
+    return MISSING if ratio is None or (gpu and gpu.state != "answers") else f"{percent(ratio)}%"
 
 
 def _memory(gpu: Gpu) -> str:
-    if gpu.memory_used is None or _is_silent(gpu):
+    if gpu.memory_used is None or gpu.state != "answers":
         return MISSING
     return f"{size(gpu.memory_used)}/{size(gpu.memory_total)}"
 

@@ -8,7 +8,7 @@ from textwrap import wrap
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import MAIN, device_name
 from gputop.model.cuda.mapping import bus_id
-from gputop.model.cuda.mapping_query import by_severity, who_is_on
+from gputop.model.cuda.mapping_query import by_level, who_is_on
 from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
@@ -18,7 +18,6 @@ from gputop.tui.panes.columns import cut, sized
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import (
-    SEVERITY_ROLES,
     certainty,
     errors,
     hidden,
@@ -28,6 +27,7 @@ from gputop.tui.panes.mapping_text import (
     without_devices,
 )
 from gputop.tui.panes.table import Table
+from gputop.tui.themes import LEVEL_ROLES
 
 _LITTLE_FREE = 0.05
 _WIDE = 100
@@ -97,11 +97,11 @@ class MappingLine(Lines):
         return spread([*left, (" ", "track")], right, self.size.width, fill)
 
     def _right(self) -> tuple[StyledLine, StyledLine]:
-        rule, advice = self.glyphs.rule, by_severity(self._state.advice)
+        rule, advice = self.glyphs.rule, by_level(self._state.advice)
         right: StyledLine = [(f"{rule} ", "track"), certainty(self._state), (f" {rule}", "track")]
         if advice:
             mark = f"{self.glyphs.warning} {len(advice)}"
-            words = (mark, SEVERITY_ROLES[advice[0].severity])
+            words = (mark, LEVEL_ROLES[advice[0].level])
             right = [(f"{rule} ", "track"), words, (f" {rule}", "track"), *right]
         hint: StyledLine = [(f"{rule} ", "track"), ("m", "key"), (" to try a value", "quiet")]
         return [*hint, (f" {rule}", "track")], right

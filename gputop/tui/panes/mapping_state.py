@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice, has_error
 from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice
 from gputop.model.cuda.export import corrected_line, export_line, why_no_line
 from gputop.model.cuda.inventory import Inventory, frame_inventory, usage_of, without
@@ -24,6 +23,7 @@ from gputop.model.cuda.mapping_query import (
 from gputop.model.cuda.pick import GpuPick
 from gputop.model.cuda.probe import ProbeVerdict, answer_to
 from gputop.model.cuda.process_mapping import ProcessMapping
+from gputop.model.machine.finding import Finding, has_error
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
@@ -95,7 +95,7 @@ class MappingState:
         """A note to show for a while."""
         self.frame: Frame | None = None
         self.moment: Moment = "now"
-        self._advice: tuple[Advice, ...] = ()
+        self._advice: tuple[Finding, ...] = ()
         self.followed: FollowedProcess | None = None
         self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
         self._picks: dict[tuple[int, ...], GpuPick] = {}
@@ -117,7 +117,7 @@ class MappingState:
         return None if self.followed else self.result.verdict
 
     @property
-    def advice(self) -> tuple[Advice, ...]:
+    def advice(self) -> tuple[Finding, ...]:
         """The advice on the mapping."""
         return self.followed.mapping.advice if self.followed else self._advice
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS
 from gputop.model.cuda.frameworks import Layers, layer_lines
 from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
-from gputop.model.cuda.mapping_query import by_severity, reasons
+from gputop.model.cuda.mapping_query import by_level, reasons
 from gputop.model.cuda.pick import GpuPick, export_for
 from gputop.model.machine.text import printable
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.themes import LEVEL_ROLES
 
 _CERTAINTY_ROLES = {"exact": "good", "expected": "text", "predicted": "notice", "unknown": "alarm"}
 _EVIDENCE_ROLES = {"contradicted": "alarm", "ambiguous": "notice", "inferred": "notice",
                    "unread": "quiet"}  # fmt: skip
-SEVERITY_ROLES = {"error": "alarm", "warning": "notice", "info": "quiet"}
 
 
 def certainty(state: MappingState) -> Piece:
@@ -59,9 +59,9 @@ def without_devices(mapping: Mapping) -> StyledLine:
 
 def errors(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
     """Return what is wrong, a line for each: it comes before all else."""
-    for hint in by_severity(state.advice):
-        if hint.severity == "error":
-            yield _line(glyphs, f"{glyphs.warning} error: ", "alarm", hint.message, "text")
+    for hint in state.advice:
+        if hint.level == "error":
+            yield _line(glyphs, f"{glyphs.warning} error: ", "alarm", hint.text, "text")
 
 
 def _line(glyphs: GlyphSet, mark: str, mark_role: str, text: str, role: str) -> StyledLine:
@@ -76,7 +76,7 @@ def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
-    result, followed, advice = state.result, state.followed, by_severity(state.advice)
+    result, followed, advice = state.result, state.followed, by_level(state.advice)
     verdict = state.verdict and (result.surprise or state.verdict)
     if verdict is not None and not verdict.ok:
         role = "notice" if verdict.ok is None else "alarm"
@@ -88,14 +88,14 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
     else:
         for reason in reasons(result, advice):
             yield f"{glyphs.warning} ", "alarm", reason, "text"
-    for hint in (hint for hint in advice if hint.severity != "error"):
-        mark = glyphs.separator if hint.severity == "info" else glyphs.warning
-        yield f"{mark} {hint.severity}: ", SEVERITY_ROLES[hint.severity], hint.message, "text"
+    for hint in (hint for hint in advice if hint.level != "error"):
+        mark = glyphs.separator if hint.level == "info" else glyphs.warning
+        yield f"{mark} {hint.level}: ", LEVEL_ROLES[hint.level], hint.text, "text"
     if not _is_explained(state):
         yield "", "text", state.mapping.because, "quiet"
     layers = Layers() if followed else state.query.layers
     for text in layer_lines(state.mapping, state.inventory, layers):
-        if not any(missed.message in text for missed in result.missed):
+        if not any(missed.text in text for missed in result.missed):
             yield "", "text", text, "text"
 
 

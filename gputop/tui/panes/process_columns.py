@@ -142,7 +142,7 @@ class ProcessColumns:
                 return [(self._glyphs.not_available, "quiet")]
             is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
             gpu = view_row.row.gpu
-            is_old = metric_id in _OF_DRIVER and gpu is not None and not gpu.answers
+            is_old = metric_id in _OF_DRIVER and gpu is not None and gpu.state != "answers"
             return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw

@@ -308,8 +308,8 @@ class ProcessTable(ColumnTable[ViewRow]):
             return [(f"  no process matches {what}", "quiet")]
         if self._frame is None:
             return ()
-        is_listed = all(gpu.processes_known is not False for gpu in self._frame.gpus)
-        return [(f"  {nobody(self._frame)}", "quiet" if is_listed else "notice")]
+        is_sure = all(gpu.listed == "all" for gpu in self._frame.gpus)
+        return [(f"  {nobody(self._frame)}", "quiet" if is_sure else "notice")]
 
     def _rule(self) -> list[Piece]:
         line = self.glyphs.rule

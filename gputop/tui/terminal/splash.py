@@ -121,7 +121,7 @@ def _line(frame: Frame, gpu: Gpu) -> str:
     def text(id_: str) -> str:
         return GPU[id_].text(gpu)
 
-    who = gpu.error or ("asleep" if gpu.asleep else " ".join(users(frame, gpu)))
+    who = gpu.error or ("asleep" if gpu.state == "asleep" else " ".join(users(frame, gpu)))
     memory = "-"
     if gpu.memory_used is not None and gpu.memory_total is not None:
         memory = f"{gpu.memory_used / GIB:.1f}/{three_digits(gpu.memory_total / GIB)}G"

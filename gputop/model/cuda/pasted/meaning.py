@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gputop.model.cuda.advice import Advice, request_advice
+from gputop.model.cuda.advice import request_advice
 from gputop.model.cuda.enumeration import CudaDevice, shown
 from gputop.model.cuda.mapping import Mapping, unknown_mapping
 from gputop.model.cuda.pasted.outcome import Pasted
 from gputop.model.cuda.pasted.programs import words
 from gputop.model.cuda.reach import DeviceSet, container_set
 from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.text import printable
 
 _NAMED = re.compile(
@@ -74,7 +75,7 @@ def in_this_shell(pasted: Pasted) -> bool:
     return pasted.unknown is None and pasted.gpus in (None, "all")
 
 
-def requests_advice(words: Sequence[str], mapping: Mapping) -> tuple[Advice, ...]:
+def requests_advice(words: Sequence[str], mapping: Mapping) -> tuple[Finding, ...]:
     """Return advice on the GPUs that a command line asks for and that a mapping does not have."""
     options = list(_options(words))
     names = dict.fromkeys(name for option in options for name in _names(*option))
@@ -107,7 +108,7 @@ def _names(option: str, value: str) -> Iterator[str]:
         yield f"cuda:{value}"
 
 
-def _too_many(option: str, value: str, mapping: Mapping) -> Advice | None:
+def _too_many(option: str, value: str, mapping: Mapping) -> Finding | None:
     if option not in _COUNT_OPTIONS or not re.fullmatch("[0-9]{1,4}", value):
         return None
     count = mapping.count
@@ -115,4 +116,4 @@ def _too_many(option: str, value: str, mapping: Mapping) -> Advice | None:
         return None
     visible = f"{count} GPU{' is' if count == 1 else 's are'} visible"
     text = printable(f"{option} {value} asks for {value} GPUs, and {visible}.")
-    return Advice("request-too-many", "error", text)
+    return Finding("error", "request-too-many", text)

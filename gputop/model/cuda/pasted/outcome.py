@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.advice import Advice
 from gputop.model.machine.environment import CONTAINER, NAME, ORDER
+from gputop.model.machine.finding import Finding
 
 CONCERNED = (NAME, ORDER, CONTAINER)
 """The variables that are followed."""
@@ -76,7 +76,7 @@ class Pasted(msgspec.Struct, frozen=True):
     """CUDA_DEVICE_ORDER, likewise."""
     rest: tuple[str, ...]
     """The program's command line."""
-    advice: tuple[Advice, ...]
+    advice: tuple[Finding, ...]
     gpus: str | None = None
     """The GPUs of the program's container, as NVIDIA_VISIBLE_DEVICES; None: it is in none."""
     unknown: str | None = None
@@ -88,7 +88,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.started: list[StartedProgram] = []
-        self.advice: list[Advice] = []
+        self.advice: list[Finding] = []
         self.written: set[str] = set()
         """Files that the text makes."""
         self.typed = False
@@ -112,7 +112,7 @@ class Trace:
         self._parsing += 1
         return self._parsing > _MOST_PARSING
 
-    def say(self, advice: Advice) -> None:
+    def say(self, advice: Finding) -> None:
         """Add advice, unless it is there already."""
         if advice not in self.advice and len(self.advice) < _MOST_ADVICE:
             self.advice.append(advice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gputop.model.cuda.advice import Advice, mistake, name_advice
+from gputop.model.cuda.advice import mistake, name_advice
 from gputop.model.cuda.pasted import cleaning
 from gputop.model.cuda.pasted.commands import follow_shell
 from gputop.model.cuda.pasted.config import GPUS, read_config
@@ -26,6 +26,7 @@ from gputop.model.cuda.pasted.programs import PROGRAMS
 from gputop.model.cuda.pasted.python import follow_python, looks_like_python
 from gputop.model.cuda.pasted.variables import Variables
 from gputop.model.machine.environment import CONTAINER, NAME, ORDER, Environ, is_misspelt
+from gputop.model.machine.finding import Finding
 
 LONGEST = 16384
 """The most characters of a text that is read."""
@@ -81,7 +82,7 @@ def _misspelt_in(text: str) -> list[str]:
     return [*dict.fromkeys(filter(is_misspelt, _WORDS.findall(text[:LONGEST])))]
 
 
-def _misspelt(text: str, beside: dict[str, str], *, limited: bool) -> list[Advice]:
+def _misspelt(text: str, beside: dict[str, str], *, limited: bool) -> list[Finding]:
     """Return advice on names meant to be CUDA_VISIBLE_DEVICES; `beside` holds what counts."""
     return [name_advice(name, Environ(beside), limited=limited) for name in _misspelt_in(text)]
 
