@@ -28,5 +28,11 @@ def test_findings_stand_under_the_gpus(machine: MachineFactory) -> None:
 
 
 def test_nothing_stands_there_where_all_is_well(machine: MachineFactory) -> None:
-    done = machine({"base": "h200x8", "processes": None}).run(ONCE)
-    assert "HEALTH" not in done.stdout
+    quiet = {"base": "h200x8", "gpu": {"memory": {"used": 2**29}}, "processes": None}
+    assert "HEALTH" not in machine(quiet).run(ONCE).stdout
+
+
+def test_memory_that_no_process_holds(machine: MachineFactory) -> None:
+    done = machine({"base": "h200x8", "gpus": 1, "processes": None}).run(ONCE)
+    assert "0  info    97.7G of its memory is held by no process that is listed" in done.stdout
+    assert "Try: sudo fuser -v /dev/nvidia0" in done.stdout

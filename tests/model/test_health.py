@@ -12,7 +12,7 @@ from gputop.model.machine.finding import Finding
 from gputop.model.machine.gpu import UNREADABLE
 from gputop.model.machine.sections import Ecc, Health, Nvlink, Pcie, Throttle, Xid
 from gputop.sources.demo.source import demo_frame
-from tests.builders import frame, gpu
+from tests.builders import GIB, frame, gpu
 
 NOW = 2000.0
 
@@ -41,6 +41,7 @@ def xids(*pairs: tuple[int, float]) -> Health:
         ({"error": "GPU is lost"}, "error", "LOST"),
         ({"error": f"{UNREADABLE}: a reset"}, "error", "UNREAD"),
         ({"stale_for": 4.0}, "error", "HUNG"),
+        ({"memory_unaccounted": 40 * GIB}, "info", "UNACCOUNTED"),
         ({"health": Health(recovery_action="gpu_reset")}, "error", "RECOVERY"),
         ({"health": Health(recovery_action="drain_p2p")}, "error", "RECOVERY"),
         ({"health": Health(recovery_action="bus_reset")}, "error", "RECOVERY"),

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from gputop.model.health import unaccounted
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.health.xids import REBOOT, REPLACE, RESET, xid_finding
 from gputop.model.machine.finding import Finding, Level, worst_first
@@ -28,8 +29,9 @@ from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import duration, percent, ranges
 
-HUNG = "HUNG"
-"""The code of a GPU that is silent; its row says for how long, and so needs no mark."""
+_HUNG = "HUNG"
+SAID_BY_ROW = frozenset({_HUNG, unaccounted.UNACCOUNTED})
+"""Codes of what the row of a GPU says in words of its own, without a mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
 
@@ -185,7 +187,7 @@ def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         if gpu.stale_for is not None:
             text = f"it has not answered for {duration(gpu.stale_for)}"
         text += "; its values are older" if gpu.has_answered else ""
-        yield Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+        yield Finding("error", _HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
 
 
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -312,5 +314,13 @@ def _reset(gpu: Gpu) -> str:
     return RESET.format(index=gpu.index)
 
 
-_RULES = (_xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings)
+def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    found = unaccounted.finding(gpu, nested=frame.host.nested)
+    if found is not None:
+        yield found
+
+
+_RULES = (
+    _xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
+)  # fmt: skip
 """The gravest first."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.gpu import DeviceHolder, Gpu
-from gputop.model.machine.text import MIB
+from gputop.model.machine.text import MIB, size
 
+UNACCOUNTED = "UNACCOUNTED"
+"""The code of its finding."""
 NOTABLE = 1024 * MIB
 """Bytes worth a row; this much in use also makes a GPU not free (`model.health.free`). Less takes
 no room from a job, and drivers that count what they reserve always show up to 600 MiB."""
@@ -61,7 +64,20 @@ def words(holder: DeviceHolder) -> str:
 
 def remark(gpu: Gpu, *, nested: bool) -> str:
     """Say who holds it if no process is suspect, and what to try. `nested`: as `Host.nested`."""
-    if nested:
-        return "held by no process in this container. Look from the host"
+    who = "process in this container" if nested else "visible process"
+    return f"held by no {who}. {_next_step(gpu, nested)}"
+
+
+def _next_step(gpu: Gpu, nested: bool) -> str:
     node = f"/dev/nvidia{'*' if gpu.minor is None else gpu.minor}"
-    return f"held by no visible process. Try: sudo fuser -v {node}"
+    return "Look from the host" if nested else f"Try: sudo fuser -v {node}"
+
+
+def finding(gpu: Gpu, *, nested: bool) -> Finding | None:
+    """Return the finding if the amount is notable. `nested`: as `Host.nested`."""
+    if not is_notable(gpu.memory_unaccounted):
+        return None
+    suspects = [holder for holder in suspects_or_none(gpu) if holder is not None]
+    said = [f"PID {holder.pid}: {words(holder)}" for holder in suspects]
+    text = f"{size(gpu.memory_unaccounted)} of its memory is held by no process that is listed"
+    return Finding("info", UNACCOUNTED, text, next(iter(said), _next_step(gpu, nested)))

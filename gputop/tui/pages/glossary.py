@@ -38,6 +38,7 @@ _GPU = (
 _FINDINGS = (
     ("XID 79", "an error that the driver reported by number"),
     ("HUNG", "the GPU has not answered for several seconds"),
+    ("UNACCOUNTED", "memory that no process holds which the driver lists"),
     ("LOST", "the driver can no longer reach the card"),
     ("UNREAD", "gputop failed to read the GPU: a bug in gputop"),
     ("RECOVERY", "the driver asks for a reset or a reboot"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.model.health.findings import HUNG, findings
+from gputop.model.health.findings import SAID_BY_ROW, findings
 from gputop.model.health.free import is_free
 from gputop.model.health.who import vacancy
 from gputop.model.machine import summary
@@ -79,7 +79,7 @@ class Occupants:
 
     def _mark(self, gpu: Gpu) -> Piece | None:
         for finding in findings(self._frame, gpu):
-            if finding.code != HUNG:  # which has a sentence of its own
+            if finding.code not in SAID_BY_ROW:
                 return f"{self._glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
         return None
 
