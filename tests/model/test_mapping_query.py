@@ -293,3 +293,15 @@ def test_nothing_raises(text: str) -> None:
     judge(found, {})
     completion(text, found, frame_inventory(FOUR), lambda named: None)
     offered(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "certainty"),
+    [(None, "predicted"), ("0", "expected"), ("0,1,3", "predicted"), ("2", "predicted"),
+     (UUIDS[3], "exact"), (UUIDS[2], "predicted"), ("", "exact"), ("9", "exact")],
+)  # fmt: skip
+def test_a_lost_gpu_may_not_be_counted(text: str | None, certainty: str) -> None:
+    gpus = [h200(k) if k != 2 else h200(k, error="GPU is lost", state="lost") for k in range(4)]
+    mapping = ask(text, frame(gpus)).mapping
+    assert mapping.certainty == certainty
+    assert ("GPU 2 is lost" in mapping.because) == (certainty == "predicted")

@@ -38,6 +38,8 @@ class Inventory(msgspec.Struct, frozen=True):
     cuda_order: tuple[int, ...] | None = None
     usage: dict[int, Usage] = {}
     """The usage of each GPU, by NVML index."""
+    lost: tuple[int, ...] = ()
+    """NVML indices of the GPUs that the driver can no longer reach."""
 
     def usage_of(self, device: CudaDevice) -> Usage:
         """Return the usage of a device; a MIG device's own share is not known."""
@@ -85,7 +87,8 @@ def frame_devices(frame: Frame) -> tuple[CudaDevice, ...]:
 
 def frame_inventory(frame: Frame) -> Inventory:
     """Return the GPUs of a frame and their usage."""
-    return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame))
+    lost = tuple(gpu.index for gpu in frame.gpus if gpu.state == "lost")
+    return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame), lost)
 
 
 def usage_of(frame: Frame) -> dict[int, Usage]:

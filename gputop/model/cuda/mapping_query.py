@@ -100,7 +100,8 @@ def result_of(
             )
         return resolve(text, devices, order=order, cuda_order=cuda_order, driver_version=version)
 
-    mapping, whole = mapped(asked, cuda_order), mapped(None, cuda_order)
+    mapping = _despite_lost(mapped(asked, cuda_order), inventory.lost)
+    whole = _despite_lost(mapped(None, cuda_order), inventory.lost)
     here = line is None or in_this_shell(line)
     said = answer_to(probed, mapping.value, order) if here else None
     verdict = None if said is None else compare(mapping, said, devices)
@@ -119,6 +120,20 @@ def result_of(
         unknown=None if line is None else line.unknown,
         here=here,
     )
+
+
+def _despite_lost(mapping: CudaMapping, lost: Sequence[int]) -> CudaMapping:
+    """Weaken a mapping if CUDA may count without a lost GPU. UUIDs name what they name, and numbers
+    below that of the lost GPU stay as they are."""
+    named = [device.index for device in mapping.visible or ()]
+    is_counted = mapping.value is None or kind_of(mapping.value) == "integer"
+    first = min(lost, default=None)
+    if first is None or not named or (max(named) < first if is_counted else not {*named} & {*lost}):
+        return mapping
+    because = (
+        f"GPU {', '.join(map(str, lost))} is lost: CUDA may leave it out, and count the others on"
+    )
+    return mapping.weakened("predicted", because)
 
 
 def read_line(query: MappingQuery) -> Pasted | None:
