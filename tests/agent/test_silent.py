@@ -19,7 +19,7 @@ from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold
 from gputop.reservations.locks import read_locks
 from tests.agent.driving import Agent, Json, until
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needed, needs_root
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 from tests.fuse import Fuse
@@ -179,6 +179,16 @@ def test_reservations_are_read_whatever_process_they_name(
         theirs.release()
 
 
+def test_no_device_is_needed_to_read_them(here: Machine, victim: subprocess.Popen[bytes]) -> None:
+    """A container may have no /dev/null, or none that its users may open."""
+    put_on_gpu(here, victim.pid)
+    unshare = needed("unshare", "util-linux")
+    script = 'mount -t tmpfs none /dev; exec "$@"'
+    done = here.run([unshare, "--mount", "sh", "-c", script, "sh", *GPUTOP, "--json"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(json.loads(done.stdout))[victim.pid]["command"] == "sleep 1000"
+
+
 def test_an_agent_ends_without_the_process_that_reads_others(
     here: Machine, victim: subprocess.Popen[bytes]
 ) -> None:
@@ -187,6 +197,7 @@ def test_an_agent_ends_without_the_process_that_reads_others(
     with Agent(here) as agent:
         agent.line()
         [keeper] = psutil.Process(agent.process.pid).children()
+        keeper.suspend()  # it makes no more of them
         for process in (keeper, *keeper.children()):
             process.kill()
         with pytest.raises((EOFError, BrokenPipeError)):

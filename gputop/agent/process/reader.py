@@ -98,6 +98,8 @@ class ProcessReader:
         self._control: socket.socket | None = None
         self._keeper: int | None = None
         self._has_stopped = False
+        self._status: int | None = None
+        """The exit status of the keeper, once it has ended by itself."""
         self._marks = memoryview(b"")
         self._changed = threading.Condition()
         self._idle: list[_ReaderChild] = []
@@ -275,12 +277,13 @@ class ProcessReader:
         agent ends, to be started again."""
         if self._keeper is None or self._has_stopped:
             return
-        pid, status = 0, 0
-        with suppress(ChildProcessError):  # `stop` is about to be done
+        with suppress(ChildProcessError):  # it was waited for
             pid, status = os.waitpid(self._keeper, os.WNOHANG)
-        if pid:
-            ended = os.waitstatus_to_exitcode(status)
-            raise RuntimeError(f"the process that reads the others has ended (status {ended})")
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        if self._status is not None:
+            words = f"the process that reads the others has ended (status {self._status})"
+            raise RuntimeError(words)
 
     def _give(self, worker: _ReaderChild) -> None:
         with self._changed:
@@ -416,9 +419,10 @@ def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
     with suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        null = os.open(os.devnull, os.O_RDWR)
+        nothing, closed = os.pipe()  # a container may have no /dev/null
+        os.close(closed)
         for stream in range(3):  # else the agent's reader waits for us when it ends
-            os.dup2(null, stream)
+            os.dup2(nothing, stream)
         gc.freeze()
         while message := control.recv(1):
             if (before := workers.pop(message[0], None)) is not None:
