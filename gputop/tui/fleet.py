@@ -92,7 +92,7 @@ class FleetScreen(ProcessTableScreen):
         is_more = len(self._machines) != len(self._fleet.rows)
         self._fleet.take([machine.state for machine in self._machines])
         show_users(user for row in self._fleet.rows if row.summary for user in row.summary.users)
-        if self.is_mounted:
+        if self.query(FreeLine):  # it is made, and not taken apart at the end
             if is_more:
                 self.share_lines()
             self._show_hosts()
