@@ -57,7 +57,8 @@ the other terms are gputop's own, with their module.)
                     (model/cuda/enumeration.py)
     chunk           a part of a recording that can be read without the parts before it
                     (recording/chunks.py)
-    condition       what `gputop wait` waits for on a machine (Condition, commands/awaited.py)
+    condition       what `gputop wait` waits for on a machine (Condition,
+                    commands/targets/wait_conditions.py)
     connection      one way to an agent on another machine, from waiting for its turn to its end
                     (sources/ssh/connection.py); its state is a Link (model/fleet/link.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from gputop.commands.listening import Address, address, authorization, tls_context
+from gputop.commands.shared.server_options import Address, address, authorization, tls_context
 from gputop.errors import DriverError, GputopError
 from gputop.files import publish_file, reason_of
 from gputop.model.machine.frame import Frame

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from gputop.commands.shared import LOOKS
+from gputop.commands.shared.options import LOOKS
 from gputop.errors import GputopError
 from gputop.manual import COMMANDS, TOPICS, found, page, plain
 from gputop.output import write
