@@ -29,8 +29,7 @@ from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source, is_poor
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.source import SshSource
-from gputop.sources.ssh.ways import CONNECTION
+from gputop.sources.ssh.source import CONNECTION, SshSource
 
 _CHECKS_TIMEOUT = 120.0
 """Seconds for the checks of what is installed; each program that they run has its own limit."""
