@@ -57,7 +57,8 @@ the other terms are gputop's own, with their module.)
                     (model/cuda/enumeration.py)
     chunk           a part of a recording that can be read without the parts before it
                     (recording/chunks.py)
-    condition       what `gputop wait` waits for on a machine (Condition, commands/awaited.py)
+    condition       what `gputop wait` waits for on a machine (Condition,
+                    commands/targets/wait_conditions.py)
     connection      one way to an agent on another machine, from waiting for its turn to its end
                     (sources/ssh/connection.py); its state is a Link (model/fleet/link.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
@@ -102,8 +103,8 @@ the other terms are gputop's own, with their module.)
                     of cuda:k (CUDA)
     origin          where a process belongs: who started it, from where, in which container or job
                     (Origin, model/machine/origin.py)
-    past            earlier frames of a machine, kept in memory or recorded (Past, sources/past.py);
-                    a playback shows one instant of it (tui/playback.py)
+    past            earlier frames of a machine, kept in memory or recorded (Past,
+                    sources/source.py); a playback shows one instant of it (tui/playback.py)
     probe           the question to the CUDA driver itself what a value means (agent/probe.py)
     process key     boot id, PID and start time: a PID is reused, a key is not (ProcessKey)
     recording       the messages of one or more machines on disk, in one file or in a folder with a

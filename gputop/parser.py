@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gputop.commands import HELP
-from gputop.commands.hosts import hosts_of
-from gputop.commands.shared import APART, NEEDS, OPTIONS, add_shared, check, complete
+from gputop.commands.shared.hosts import hosts_of
+from gputop.commands.shared.options import APART, NEEDS, OPTIONS, add_shared, check, complete
 from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
@@ -187,7 +187,7 @@ class _Version(argparse.Action):
         super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from gputop.commands.versions import versions
+        from gputop.commands.shared.versions import versions
 
         parser._print_message(f"{versions()}\n", sys.stdout)
         parser.exit()

@@ -11,9 +11,8 @@ executed, connected to or believed with more rights than that user has:
 3. A socket is never one that a process names. It is the usual one of a container runtime, or comes
    from gputop's own variables; for root, it and the folders above it must belong to root.
 4. Only a regular file is opened: no FIFO, device or socket is ever opened for reading.
-5. A path that a process names is looked up, if at all, in `process/paths.py`: never opened,
-   never followed out of that process's root, never onto a file system that would be mounted for
-   it, and given up if a file system does not answer.
+5. A path that a process names is text: it is never looked up. Of its files only the names in its
+   /dev are listed, in `process/mounts.py`, where no user can have mounted what hangs.
 6. For root, what its environment brings into gputop itself (variables, PYTHONPATH, the current
    directory, another user's home) counts only as far as it belongs to root as well: variables.py.
 

@@ -47,11 +47,11 @@ from gputop.tui.fleet import FleetScreen
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.keys import REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
-from gputop.tui.manual import ManualApp
 from gputop.tui.pages.glossary import sections
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
+from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
@@ -282,7 +282,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys-whole": lambda: keys(MappingScreen.BINDINGS),
     "keys-health": lambda: keys(HealthScreen.BINDINGS),
     "keys-problem": lambda: keys(ProblemScreen.BINDINGS),
-    "keys-manual": lambda: keys(ManualApp.BINDINGS),
+    "keys-manual": lambda: keys(HelpScreen.BINDINGS),
     **{
         f"words-{section.split()[-1].lower()}": lambda section=section: words(section)  # type: ignore[misc]
         for section in ("Signs", "GPUs", "Findings", "What a GPU is doing", "Processes", "Mapping")

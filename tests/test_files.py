@@ -489,7 +489,7 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.system
 @needs_root
 def test_the_archive_of_a_report(machine: MachineFactory, disk: Path, victim: Path) -> None:
-    from gputop.commands.report import write_archive
+    from gputop.commands.bug_report import write_archive
 
     path = disk / "bug.tar.gz"
     with pytest.raises(GputopError, match="No space left on device"):

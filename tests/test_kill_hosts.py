@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from gputop.cli import main
-from gputop.commands.selection import ProcessSelector, selection_of
+from gputop.commands.targets.selection import ProcessSelector, selection_of
 from gputop.errors import SourceError
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.protocol.messages import Signal

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gputop.agent.process.users import uid_of
 from gputop.agent.requests import read_candidates
 from gputop.cli import main
-from gputop.commands.selection import ProcessSelection, ProcessSelector, selection_of
+from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, selection_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target

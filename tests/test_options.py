@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.commands import HELP
-from gputop.commands.shared import OPTIONS
+from gputop.commands.shared.options import OPTIONS
 from gputop.errors import UsageError
 from gputop.parser import command_module, parse
 from tests.conftest import MachineFactory

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputop.commands.report import harmless_check
+from gputop.commands.bug_report import harmless_check
 from gputop.model.machine.check import Check
 from gputop.model.machine.frame import Frame
 from tests.conftest import ME, MachineFactory

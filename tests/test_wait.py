@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gputop.cli import main
-from gputop.commands.awaited import ProcessesEnd
-from gputop.commands.selection import selection_of
+from gputop.commands.targets.selection import selection_of
+from gputop.commands.targets.wait_conditions import ProcessesEnd
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply

@@ -2,17 +2,15 @@
 
 DESCRIPTION, EPILOG  what `--help` prints before and after the options
 add_options(parser)  declares the options of its own
-TAKES, NEEDS, APART  which of the shared options it takes, and which go with each other (`shared`)
+TAKES, NEEDS, APART  which of the shared options it takes, and which go with each other
+                     (`shared.options`)
 run(options)         does the work, and returns the exit status or raises a GputopError
 
-Modules that several commands share:
+screen, snapshot and line are gputop without a command.
 
-shared               the options that gputop and its commands share
-hosts, following     ask several machines once, or follow them, all at the same time
-selection, naming    find the processes of a frame that the typed words name
-picking, watching    which GPUs a job needs; watch until there are enough
-reserving            ... and until they are reserved
-quantities, reading, listening   arguments that are amounts, files, addresses
+targets/   which processes and GPUs the typed words mean; watch until they are free or reserved
+shared/    the options that gputop and its commands share, their values, and asking several machines
+           once, or following them, all at the same time
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gputop.commands import report
-from gputop.commands.hosts import print_answers
-from gputop.commands.shared import HOSTS, JSON
+from gputop.commands import bug_report
+from gputop.commands.shared.hosts import print_answers
+from gputop.commands.shared.options import HOSTS, JSON
 from gputop.errors import DriverError, SourceError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
@@ -29,8 +29,7 @@ from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source, is_poor
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.source import SshSource
-from gputop.sources.ssh.ways import CONNECTION
+from gputop.sources.ssh.source import CONNECTION, SshSource
 
 _CHECKS_TIMEOUT = 120.0
 """Seconds for the checks of what is installed; each program that they run has its own limit."""
@@ -106,11 +105,11 @@ def _report(path: str, examined: _Examined, whole: bool) -> int:
     frames = list(map(without_secrets if whole else redaction.frame, examined.frames))
     checks = [check.harmless() for check in examined._replace(frames=frames).checks]
     if not whole:
-        checks = list(map(report.harmless_check, checks))
+        checks = list(map(bug_report.harmless_check, checks))
     texts = {"doctor.txt": _text(checks), "doctor.json": _json(checks)}
-    texts.update(report.attachments(frames, whole))
-    report.write_archive(path, texts)
-    write(report.contents(texts, path, whole))
+    texts.update(bug_report.attachments(frames, whole))
+    bug_report.write_archive(path, texts)
+    write(bug_report.contents(texts, path, whole))
     return 0
 
 

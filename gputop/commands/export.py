@@ -14,7 +14,7 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from gputop.commands.listening import Address, address, authorization, tls_context
+from gputop.commands.shared.server_options import Address, address, authorization, tls_context
 from gputop.errors import DriverError, GputopError
 from gputop.files import publish_file, reason_of
 from gputop.model.machine.frame import Frame
@@ -172,8 +172,7 @@ def _publish(folder: str, exposition: Exposition) -> None:
 
 
 def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
-    from gputop.export.http import WebPage, WebServer
-    from gputop.export.origin import is_own_name
+    from gputop.export.http import WebPage, WebServer, is_own_name
 
     where = options.listen or _LISTEN
     tls = tls_context(options.tls_cert, options.tls_key, options.tls_client_ca)

@@ -10,10 +10,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import answers_of, complain_of, named, of_host
-from gputop.commands.picking import add_pick_options, pick_request, plain_value
-from gputop.commands.shared import HOSTS, JSON
-from gputop.commands.watching import Picked, Watch, not_enough, tally
+from gputop.commands.shared.hosts import answers_of, complain_of, named, of_host
+from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.targets.gpu_request import add_pick_options, pick_request, plain_value
+from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import textwrap
 
-from gputop.commands.shared import LOOKS
+from gputop.commands.shared.options import LOOKS
 from gputop.errors import GputopError
-from gputop.manual import COMMANDS, TOPICS, page, plain, search
+from gputop.manual import COMMANDS, TOPICS, found, page, plain
 from gputop.output import write
 from gputop.tui.glyphs import UNICODE, choose
 from gputop.tui.terminal.capabilities import initial_environ, unfit_reason
 
-_WIDTH = 80
 IN_ASCII = str.maketrans(
     {"↑": "up", "↓": "down", "←": "left", "→": "right", "–": "-", "·": ".", "»": ">>", "▸": ">",
      "×": "x", "≈": "~", "°": "", "�": "?"}
@@ -68,14 +66,8 @@ def _shown(text: str) -> str:
 
 
 def _search_results(word: str) -> str:
-    """Return the places that have a word, under a line for each heading. GputopError if none."""
-    lines: list[str] = []
-    before = None
-    for topic, heading, text in search(word):
-        if before != (topic, heading):
-            lines.append(f"gputop help {topic}: {heading}")
-        before = topic, heading
-        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+    """Return the places that have a word. GputopError if none."""
+    lines = [line for _, line in found(word)]
     if not lines:
         raise GputopError(f"the manual has no {word!r}; its topics: {', '.join(TOPICS)}")
     return "\n".join(lines) + "\n"

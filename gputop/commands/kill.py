@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands.hosts import answers_of, of_host
-from gputop.commands.quantities import duration
-from gputop.commands.selection import (
+from gputop.commands.shared.hosts import answers_of, of_host
+from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.shared.values import duration
+from gputop.commands.targets.selection import (
     NobodyFitsError,
     ProcessSelection,
     ProcessSelector,
     selection_of,
 )
-from gputop.commands.shared import HOSTS, JSON
 from gputop.errors import DriverError, GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.hosts import answers_of
+from gputop.commands.shared.hosts import answers_of
 from gputop.commands.snapshot import frame_of
 from gputop.errors import GputopError
 from gputop.export.line import DEFAULT, DEFAULT_HOSTS, LineView, format_line
@@ -24,7 +24,7 @@ def run(options: Namespace) -> int:
     default = DEFAULT_HOSTS if len(options.hosts) > 1 else DEFAULT
     line = format_line(options.format or default)
     if options.watch:
-        from gputop.commands.following import watch
+        from gputop.commands.shared.follow_hosts import watch
 
         return watch(options, Rounds(options.hosts or (None,), line).take)
     ask = partial(frame_of, demo=options.demo, writer="gputop.export.line")

@@ -9,9 +9,9 @@ from contextlib import closing
 
 import msgspec
 
-from gputop.commands.hosts import print_answers
-from gputop.commands.reading import read_file
-from gputop.commands.shared import HOSTS, JSON
+from gputop.commands.shared.hosts import print_answers
+from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.shared.values import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
 from gputop.model.cuda.advice import advise, environ_advice

@@ -10,10 +10,10 @@ import sys
 from contextlib import closing
 from typing import NoReturn
 
-from gputop.commands.following import follow_hosts
-from gputop.commands.hosts import complain_of, of_host
-from gputop.commands.quantities import duration, size
-from gputop.commands.shared import HOSTS
+from gputop.commands.shared.follow_hosts import follow_hosts
+from gputop.commands.shared.hosts import complain_of, of_host
+from gputop.commands.shared.options import HOSTS
+from gputop.commands.shared.values import duration, size
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write

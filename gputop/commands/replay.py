@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.commands.screen import show
-from gputop.commands.shared import LOOKS
+from gputop.commands.shared.options import LOOKS
 from gputop.errors import UsageError
 from gputop.model.instants import FORMS, parse_instant
 from gputop.model.machine.text import printable

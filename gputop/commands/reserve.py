@@ -9,9 +9,9 @@ import time
 from shlex import quote
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request
-from gputop.commands.quantities import duration
-from gputop.commands.reserving import HELD, reserved, user_name, with_our_hold
+from gputop.commands.shared.values import duration
+from gputop.commands.targets.gpu_request import add_pick_options, pick_request
+from gputop.commands.targets.reserve_watch import HELD, reserved, user_name, with_our_hold
 from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text

@@ -10,9 +10,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from gputop.commands.picking import add_pick_options, pick_request
-from gputop.commands.reserving import HELD, require, reserved, with_our_hold
-from gputop.commands.watching import Watch
+from gputop.commands.targets.gpu_request import add_pick_options, pick_request
+from gputop.commands.targets.gpu_watch import Watch
+from gputop.commands.targets.reserve_watch import HELD, require, reserved, with_our_hold
 from gputop.errors import ProgramError, UsageError
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.listening import Address, address
-from gputop.commands.shared import HOSTS
+from gputop.commands.shared.options import HOSTS
+from gputop.commands.shared.server_options import Address, address
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands.hosts import print_answers
-from gputop.commands.shared import HOSTS, JSON
+from gputop.commands.shared.hosts import print_answers
+from gputop.commands.shared.options import HOSTS, JSON
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import TIMEOUT, readable_frame

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from gputop.commands.shared import JSON
+from gputop.commands.shared.options import JSON
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
 from gputop.model.instants import is_span, parse_instant

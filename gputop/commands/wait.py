@@ -11,18 +11,18 @@ from functools import partial
 from threading import Event
 
 from gputop import notify
-from gputop.commands.awaited import (
+from gputop.commands.shared.hosts import complain_of, of_host
+from gputop.commands.shared.options import HOSTS
+from gputop.commands.shared.values import duration, percentage
+from gputop.commands.targets.gpu_request import add_likeness, pick_request
+from gputop.commands.targets.selection import selection_of
+from gputop.commands.targets.wait_conditions import (
     Condition,
     GpusFree,
     GpusIdle,
     ProcessesEnd,
     UserLeaves,
 )
-from gputop.commands.hosts import complain_of, of_host
-from gputop.commands.picking import add_likeness, pick_request
-from gputop.commands.quantities import duration, percentage
-from gputop.commands.selection import selection_of
-from gputop.commands.shared import HOSTS
 from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable

@@ -4,6 +4,11 @@ No client is trusted. The cost of a connection is bounded: bytes of a request, b
 sent, and seconds. The number of connections is bounded too: the newest replaces the oldest, which
 costs a client that holds on to it, and not a program that is answered in milliseconds. A connection
 has one request, GET or HEAD.
+
+Only web pages of our own may read an answer. A browser says in `Origin` which page asks for a web
+socket, and in `Host` the name by which it asks. The owner of a page's name can make it lead to this
+machine (DNS rebinding); then both agree, but the name is not ours. An address cannot be made to
+lead elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hmac
+import ipaddress
+import os
 import signal
 import socket
 import ssl
@@ -18,6 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from gputop.model.machine.text import printable
 from gputop.output import complain
@@ -192,3 +200,25 @@ def _response(
     ]  # fmt: skip
     head = "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
     return head, body if whole else b""
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Return whether a page of this `Origin` was served by whoever `Host` names."""
+    scheme, _, where = origin.lower().partition("://")
+    return scheme in ("http", "https") and where == host.lower() != ""
+
+
+def is_own_name(host: str, listen: str) -> bool:
+    """Return whether a `Host` is an address, or a name of this machine; `listen`: what the user
+    said to listen on."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    node = os.uname().nodename.lower()
+    if name in {listen.lower(), node, node.partition(".")[0], "localhost"} - {""}:
+        return True
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False

@@ -158,14 +158,17 @@ def _target(link: re.Match[str]) -> str:
 
 def plain(markdown: str, width: int = 80) -> str:
     """Return a page as text of at most `width` columns; code may be wider."""
-    lines: list[str] = []
+    return "\n".join(line for _, line in laid_out(markdown, width)) + "\n"
+
+
+def laid_out(markdown: str, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a page, each with the kind of its block; one between blocks is empty."""
     before = ""
     for block in blocks(markdown):
         if before and not before == block.kind == "item":
-            lines.append("")
-        lines.extend(_plain(block, width))
+            yield "", ""
+        yield from ((block.kind, line) for line in _plain(block, width))
         before = block.kind
-    return "\n".join(lines) + "\n"
 
 
 def _plain(block: Block, width: int) -> Iterator[str]:
@@ -246,6 +249,16 @@ def search(word: str) -> Iterator[Hit]:
                     yield Hit(topic, heading, text)
 
 
+def found(word: str, width: int = 80) -> Iterator[tuple[str, str]]:
+    """Yield the places that have a word, as `laid_out` does, under a line for each heading."""
+    before = None
+    for topic, heading, text in search(word):
+        if before != (topic, heading):
+            yield "heading", f"gputop help {topic}: {heading}"
+        before = topic, heading
+        yield from (("paragraph", line) for line in _wrapped(text, width, "    ", "      "))
+
+
 def _searched(block: Block) -> list[str]:
     """Return the texts of a block that are searched separately: lines of code, table rows."""
     if block.kind == "table":
@@ -257,5 +270,5 @@ def _searched(block: Block) -> list[str]:
 
 def contents() -> str:
     """Return the topics and their subjects as a Markdown table."""
-    rows = [f"| [{topic}]({topic}.md) | {about} |" for topic, about in TOPICS.items()]
+    rows = [f"| gputop help {topic} | {about} |" for topic, about in TOPICS.items()]
     return "\n".join(["| page | |", "|---|---|", *rows]) + "\n"

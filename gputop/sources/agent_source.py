@@ -12,8 +12,7 @@ from gputop.model.machine.signals import Verdict
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.messages import AnsweredRequest, Reply, Request, SetInterval, Signal
 from gputop.protocol.recent import RecentFrames
-from gputop.sources.past import Past
-from gputop.sources.source import Source
+from gputop.sources.source import Past, Source
 
 
 class AgentConnection(ABC):

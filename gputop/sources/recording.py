@@ -8,7 +8,7 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import AnsweredRequest, Reply
 from gputop.recording.reader import Recording
 from gputop.sources.agentless import AgentlessSource
-from gputop.sources.past import Past
+from gputop.sources.source import Past
 
 _NOT_RECORDED = "this is a recording: there is nobody to ask"
 

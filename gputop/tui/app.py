@@ -36,9 +36,8 @@ from gputop.tui.panes.lines import Lines
 from gputop.tui.table_screen import NOTE_SECONDS, TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.alert import alert
 from gputop.tui.terminal.key_queue import KeysInTurn
-from gputop.tui.terminal.outside import run_outside
+from gputop.tui.terminal.outside import alert, run_outside
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch

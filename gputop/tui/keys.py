@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.panes.heading import described_key
 
 T = TypeVar("T")

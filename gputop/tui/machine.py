@@ -17,7 +17,7 @@ from gputop.model.machine.frame import Frame, Problem
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.messages import Arrived, MarkReached
 
 _MARKS = "marks"

@@ -8,7 +8,7 @@ from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import duration
 from gputop.protocol.messages import Refresh, Reply
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen

@@ -16,7 +16,7 @@ from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import (

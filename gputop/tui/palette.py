@@ -20,7 +20,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
-from gputop.tui.pages.help import names_of
+from gputop.tui.pages.help import HelpScreen, names_of
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
@@ -33,7 +33,7 @@ _KEYS = 12
 """Cells for the keys of an action."""
 PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
 """The pages that have their keys in the help."""
-_SCREENS = (ClusterScreen, FleetScreen, MainScreen, ProblemScreen, *PAGES)
+_SCREENS = (ClusterScreen, FleetScreen, HelpScreen, MainScreen, ProblemScreen, *PAGES)
 
 
 def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:

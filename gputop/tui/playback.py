@@ -9,7 +9,7 @@ from math import inf, nextafter
 
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import RECENT, History
-from gputop.sources.past import Past
+from gputop.sources.source import Past
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 """Seconds of a past that pass in one second, for the keys 1 to 9."""

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from gputop.model.machine.frame import Frame
 from gputop.settings import Session
 from gputop.sources.feed import Feed
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS

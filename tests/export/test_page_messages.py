@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.export.browser.viewer import Keys, Resize, Window, page_message
-from gputop.export.origin import is_own_name, is_same_origin
+from gputop.export.http import is_own_name, is_same_origin
 from gputop.tui.terminal.app import report
 
 

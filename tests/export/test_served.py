@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gputop.cli import main
-from gputop.commands.listening import Address, address, authorization
+from gputop.commands.shared.server_options import Address, address, authorization
 from gputop.errors import UsageError
 from tests.agent.driving import until
 from tests.conftest import MachineFactory, needed

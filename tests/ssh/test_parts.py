@@ -17,8 +17,8 @@ from gputop.sources.ssh.connection import AgentOptions, choice
 from gputop.sources.ssh.crowd import Heart, Wave
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import Allowance, failure
+from gputop.sources.ssh.source import ways_check
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
-from gputop.sources.ssh.ways import ways_check
 from tests.conftest import needed
 from tests.patience import Deadline, until
 from tests.sshd import INSTALLED

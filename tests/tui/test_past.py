@@ -14,7 +14,7 @@ from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import Detail, Probe, Signal, Stack
 from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import Splitter
-from gputop.sources.past import Past
+from gputop.sources.source import Past
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.panes.history import HistoryPane
 from tests.builders_tui import NOON, Screenful, Silence, frame_of, gpu_of, process_of, shown

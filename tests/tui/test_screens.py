@@ -209,6 +209,37 @@ async def test_help_scrolls(size: tuple[int, int]) -> None:
         assert [metric.label for metric in GPU.values()][-1] in screen.text
 
 
+async def test_the_manual_follows_the_keys() -> None:
+    async with shown(frame_of(), size=(100, 40)) as screen:
+        await screen.press("question_mark", "n")
+        assert screen.text.startswith(" gputop help start")
+        await screen.press("p")
+        assert "below them every word of the screen" in screen.text
+        await screen.press("slash")
+        await screen.type("nqh?pidfd")  # keys of the page are letters here
+        await screen.press("escape")
+        assert "below them every word of the screen" in screen.text
+        await screen.press("slash")
+        await screen.type("pidfd_open")
+        await screen.press("enter")
+        assert "gputop help killing: Why it hits the right process" in screen.text
+        await screen.press("n")
+        assert screen.text.startswith(" gputop help start")
+        await screen.press("escape")
+        assert isinstance(screen.app.screen, MainScreen)
+
+
+async def test_a_page_of_the_manual_leads_to_others() -> None:
+    async with shown(frame_of(), size=(100, 40)) as screen:
+        await screen.press("question_mark", "c")
+        lines = screen.text.splitlines()
+        [line] = [n for n, text in enumerate(lines) if "gputop help filter " in text]
+        await screen.click(5, line)
+        assert screen.text.startswith(" gputop help filter")
+        await screen.click(5, 2)  # names no page
+        assert screen.text.startswith(" gputop help filter")
+
+
 @rest_long(
     ("words", "holds"),
     ("pause", lambda screen: "PAUSED" in screen.text),

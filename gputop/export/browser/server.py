@@ -32,7 +32,7 @@ from gputop.export.browser.viewer import (
     Window,
     page_message,
 )
-from gputop.export.origin import is_own_name, is_same_origin
+from gputop.export.http import is_own_name, is_same_origin
 from gputop.model.machine.text import printable
 from gputop.output import complain
 

@@ -1,19 +1,24 @@
-"""Frames of another machine: its agent at the end of `ssh HOST`."""
+"""Frames of another machine: its agent at the end of `ssh HOST`, and in which of three ways it is
+read, for `gputop doctor -H HOST`."""
 
 from __future__ import annotations
 
 import math
 
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import Link, LinkKind
 from gputop.model.machine.check import Check
+from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
+from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.crowd import BEAT
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.ways import ways_check
+from gputop.sources.ssh.start import Remote
 
+CONNECTION = "connection"
+"""The subject of the check."""
 _STALL = 20.0
 """Seconds without a line, even a ping's reply, after which a screen starts over."""
 
@@ -51,3 +56,47 @@ class SshSource(AgentSource[Connection]):
     def _connect(self) -> Connection:
         options = self._agent._replace(interval=self._interval)
         return Connection(self.name, options, self._timeout, self._whole)
+
+
+def ways_check(how: LinkKind, remote: Remote) -> Check:
+    """Return the check of a machine that is read in one way; `remote` is what there is."""
+    if how == "installed":
+        text = f"the gputop that is installed there answers ({remote.gputop})"
+        return Check("ok", CONNECTION, text).harmless()
+    if how == "carried":
+        return Check("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+    text = (
+        f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
+        "values, and no signals, mapping or details"
+    )
+    return Check("notice", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
+
+
+def _gputop(remote: Remote) -> str:
+    if remote.gputop is None:
+        return "gputop is not installed there"
+    if remote.spoken is None:
+        return f"the gputop there is too old ({remote.gputop})"
+    return f"the gputop there speaks protocol {remote.spoken}, this one {SPOKEN} ({remote.gputop})"
+
+
+def _carried(remote: Remote) -> str:
+    python = remote.python
+    if python is None:
+        return "its agent is carried over ssh"
+    text = (
+        f"the agent is carried over ssh and runs in the memory of Python 3.{python.minor} "
+        f"({python.path}); nothing is written there, signals are in no log there"
+    )
+    if fitting(python) is None:
+        text += (
+            f"; msgspec's compiled part does not fit that Python ({python.machine}), plain Python "
+            "takes its place: the same values, more CPU time"
+        )
+    return text
+
+
+def _pythons(remote: Remote) -> str:
+    if not remote.old_pythons:
+        return "no Python is found there"
+    return f"no Python there is 3.10 or newer ({', '.join(remote.old_pythons)})"

@@ -23,7 +23,7 @@ from gputop.model.machine.signals import (
 from gputop.model.processes.target import ProcessIdentity, SignalTarget, signal_targets
 from gputop.model.processes.views import ViewRow
 from gputop.protocol.messages import Reply, Signal
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 
 GRACE = 10.0
 """Seconds in which a process may end before SIGKILL is offered."""

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.messages import Note
 from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine

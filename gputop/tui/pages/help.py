@@ -1,17 +1,25 @@
-"""Help: the keys by task on one screen, then every word of the screen."""
+"""Help: the keys by task on one screen, then every word of the screen; and the user's manual."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import ClassVar
 
+from rich.cells import chop_cells
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.widgets import Input
 
+from gputop.manual import TOPICS, contents, found, laid_out, page
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.columns import sized
+from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Lines, StyledLine
 from gputop.tui.panes.page import Page, title
 
@@ -34,40 +42,141 @@ Group = tuple[str, list[Entry]]
 _TASKS = ("Cluster", "Hosts", "Look", "Mapping", "Move", "Processes", "Screen", "Time")
 
 
+_key = partial(described_key, "Manual", area="manual")
+_KEYS = ""
+"""The topic of the keys, which are no page of the manual."""
+_ManualText = Callable[[int], Iterable[tuple[str, str]]]
+"""Gives the lines of a text for a width, each with its kind."""
+_LINK = re.compile(r"gputop help ([a-z]+)")
+_CODE = re.compile(r"(`[^`]+`)")
+
+
+class _Leaf(Page):
+    """A page whose lines may name other pages."""
+
+    def __init__(self, follow: Callable[[str], None]) -> None:
+        """`follow` is called with the text of a line that was clicked."""
+        super().__init__(id="page")
+        self._follow = follow
+
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        if self._top + event.y < len(self._rows):
+            self._follow("".join(text for text, _ in self._rows[self._top + event.y]))
+
+
 class HelpScreen(PageScreen[None]):
-    """The keys, taken from the bindings themselves, and how to read the screen."""
+    """The keys of a screen, taken from the bindings themselves, with how to read it, and the pages
+    of the manual."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,f1,h", "leave", "Back", id="help.leave", key_display="Esc"),
-        Binding("space,f", "page(1)", "Page down", id="help.page-down", show=False),
-        Binding("b", "page(-1)", "Page up", id="help.page-up", show=False),
-        Binding("g,less_than_sign", "end(0)", "Start", id="help.first", show=False),
-        Binding("G,greater_than_sign", "end(1)", "End", id="help.last", show=False),
+        _key("escape,question_mark,f1,h", "leave", "Back", "Leave the search, or the help", "Esc"),
+        _key("enter", "line(1)", "Down", "A line down", name="down"),
+        _key("space,f", "page(1)", "On", "A screenful down", "Space", name="on"),
+        _key("b", "page(-1)", "Up", "A screenful up", "b", name="back"),
+        _key("g,less_than_sign", "end(0)", "Top", "To the beginning", name="top"),
+        _key("G,greater_than_sign", "end(1)", "End", "To the end"),
+        _key("n,right", "turn(1)", "Next page", "The next page of the manual", "n", name="next"),
+        _key("p,left", "turn(-1)", "Page before", "The page before", "p", name="previous"),
+        _key("c", "contents", "Contents", "All pages", "c"),
+        _key("slash", "search", "Search", "Find a word in all pages", "/"),
     ]
-    MORE_KEYS = (("Space", "on"), ("b", "back"), ("g G", "start, end"))
+    MORE_KEYS = ()
 
     def __init__(
-        self, bindings: Sequence[Binding], elsewhere: Mapping[str, Sequence[Binding]]
+        self,
+        bindings: Sequence[Binding] = (),
+        elsewhere: Mapping[str, Sequence[Binding]] | None = None,
+        topic: str = _KEYS,
     ) -> None:
-        """`bindings`: those of the main screens; `elsewhere`: other bindings, by heading."""
+        """`bindings`: those of the main screens; `elsewhere`: other bindings, by heading; `topic`:
+        the page to begin with, one of the manual where there are no bindings."""
         super().__init__()
-        self._of_main, self._elsewhere = bindings, elsewhere
+        self._of_main, self._elsewhere = bindings, elsewhere or {}
         self._glyphs = Lines.glyphs
+        self._topics = [_KEYS, *TOPICS] if bindings else [*TOPICS]
+        self._topic = self._title = topic
+        self._text: _ManualText | None = None if topic == _KEYS else partial(laid_out, page(topic))
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Input(placeholder="a word", compact=True)
+
+    def body(self) -> Page:
+        return _Leaf(self._follow)
 
     def draw(self) -> None:
         if self.is_mounted:
             page = self.query_one(Page)
-            page.show_lines(list(self._lines(page)))
+            page.show_lines(list(self._of_manual(page) or self._lines(page)))
 
     def show_frame(self, shown: ShownFrame) -> None:
         """Keep the frame without drawing it: nothing here depends on it."""
         self.shown = shown
+
+    def action_leave(self) -> None:
+        if self.query_one(Input).has_class("-asks"):
+            self._end_search()
+        else:
+            super().action_leave()
+
+    def action_line(self, step: int) -> None:
+        self.query_one(Page).action_move(step)
 
     def action_page(self, step: int) -> None:
         self.query_one(Page).action_page(step)
 
     def action_end(self, last: int) -> None:
         self.query_one(Page).action_end(last)
+
+    def action_turn(self, pages: int) -> None:
+        topics = self._topics
+        self._open(topics[(topics.index(self._topic) + pages) % len(topics)])
+
+    def action_contents(self) -> None:
+        self._show("contents", partial(laid_out, contents()))
+
+    def action_search(self) -> None:
+        line = self.query_one(Input)
+        line.add_class("-asks")
+        line.value = ""
+        line.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._end_search()
+        if word := event.value.strip():
+            self._show(f"/{word}", partial(_found, word))
+
+    def _end_search(self) -> None:
+        self.query_one(Input).remove_class("-asks")
+        self.query_one(Page).focus()
+
+    def _follow(self, line: str) -> None:
+        """Open the page that a line names."""
+        if (link := _LINK.search(line)) and link[1] in TOPICS:
+            self._open(link[1])
+
+    def _open(self, topic: str) -> None:
+        self._topic = topic
+        self._show(topic, None if topic == _KEYS else partial(laid_out, page(topic)))
+
+    def _show(self, title: str, text: _ManualText | None) -> None:
+        self._title, self._text = title, text
+        self.draw()
+        self.query_one(Page).go_to(0)
+
+    def _of_manual(self, page: Page) -> list[StyledLine]:
+        """Return the lines of a page of the manual; none for the keys."""
+        if self._text is None:
+            return []
+        width = max(20, page.size.width - 2)
+        lines = [
+            _styled(kind, part)
+            for kind, line in self._text(width)
+            for part in chop_cells(line, width) or [""]  # code may be wider
+        ]
+        return [[(f" gputop help {self._title}", "heading")], [], *lines]
 
     def _lines(self, page: Page) -> Iterator[StyledLine]:
         yield [(" Keys", "heading"), ("; below them every word of the screen", "quiet")]
@@ -108,6 +217,17 @@ class HelpScreen(PageScreen[None]):
         ]
         for here, there in zip_longest(*columns, fillvalue=[]):
             yield [*sized(here, width, "", left=True), *there]
+
+
+def _styled(kind: str, line: str) -> StyledLine:
+    if role := {"heading": "heading", "code": "key"}.get(kind):
+        return [(f" {line}", role)]
+    pieces = [(part, "key" if n % 2 else "text") for n, part in enumerate(_CODE.split(line))]
+    return [(" ", "text"), *pieces]
+
+
+def _found(word: str, width: int) -> list[tuple[str, str]]:
+    return list(found(word, width)) or [("paragraph", f"The manual has no `{word}`.")]
 
 
 def _splits(groups: Sequence[Group]) -> list[list[list[Group]]]:

@@ -16,7 +16,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.text import GIB, MISSING, duration, printable, size
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import LABEL, Page, title

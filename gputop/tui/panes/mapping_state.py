@@ -28,7 +28,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.protocol.messages import Probe, Reply
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 
 _ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5

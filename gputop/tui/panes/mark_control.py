@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame
-from gputop.sources.past import Moment
+from gputop.sources.source import Moment
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.processes import ProcessTable

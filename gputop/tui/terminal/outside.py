@@ -1,4 +1,5 @@
-"""A program that has the terminal to itself for a while, such as one that asks for a password."""
+"""What goes to the terminal besides the picture: notifications, and a program that has it to itself
+for a while, such as one that asks for a password."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from textual.app import App
+
 from gputop.tui.terminal.app import TerminalApp
+from gputop.tui.terminal.compatibility import fits
 
 _AFTERWARDS = 0.2
 """Seconds until the event loop has seen a Ctrl-C that the terminal sent to both programs."""
@@ -27,3 +31,12 @@ def run_outside(
         return None
     finally:
         app.set_timer(_AFTERWARDS, app.heed_interrupt)
+
+
+def alert(app: App[Any], sequence: str) -> None:
+    """Send the sequence of a notification between two pictures; ring the bell instead if this
+    Textual does not fit."""
+    if not fits():
+        app.bell()
+    elif sequence and app._driver is not None:
+        app._driver.write(sequence)

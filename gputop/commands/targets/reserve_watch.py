@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.picking import indices_of, visible_variables
-from gputop.commands.watching import Picked, Watch, not_enough, tally
+from gputop.commands.targets.gpu_request import indices_of, visible_variables
+from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.naming import Alternatives, filter_of, pids_of
+from gputop.commands.targets.process_words import Alternatives, filter_of, pids_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, gpus_named

@@ -9,7 +9,7 @@ from contextlib import closing
 from queue import Queue
 from typing import TypeAlias
 
-from gputop.commands.hosts import complain_of
+from gputop.commands.shared.hosts import complain_of
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.settings import session_of

@@ -11,7 +11,7 @@ import stat
 from base64 import b64encode
 from typing import NamedTuple
 
-from gputop.commands.reading import read_file
+from gputop.commands.shared.values import read_file
 from gputop.errors import UsageError
 from gputop.files import reason_of
 from gputop.model.machine.text import printable

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gputop.commands.quantities import interval
+from gputop.commands.shared.values import interval
 from gputop.errors import UsageError
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES

@@ -37,7 +37,7 @@ def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
 
 
 def _words_of(path: str) -> list[str]:
-    from gputop.commands.reading import read_file
+    from gputop.commands.shared.values import read_file
     from gputop.sources.ssh.names import MOST_CHARACTERS, words_in
 
     words = words_in(read_file(path, MOST_CHARACTERS).decode("utf-8", "replace"))

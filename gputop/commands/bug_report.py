@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gputop.commands.config import document
-from gputop.commands.versions import versions
+from gputop.commands.shared.versions import versions
 from gputop.errors import GputopError, UsageError
 from gputop.export.json import frame_json
 from gputop.files import create_file, reason_of

@@ -1,16 +1,20 @@
-"""Types for argparse: sizes, durations and percentages, the same for every command."""
+"""What the words of a command line stand for: sizes, durations, percentages, files; the same for
+every command."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 
+from gputop.errors import UsageError
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
 _SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
 _DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_BYTES = 64 << 20
 
 
 def quantity(
@@ -42,3 +46,20 @@ interval = duration(
     f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
 )
 """Seconds between frames."""
+
+
+def read_file(path: str, most: int = _MOST_BYTES) -> bytes:
+    """Return the content of a file, `-` for standard input. UsageError names file and reason; it
+    has at most `most` bytes."""
+    if path == "-" and sys.stdin is None:
+        raise UsageError(f"{path!r} cannot be read: standard input is closed")
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{path!r} cannot be read: {reason}") from None
+    if len(data) > most:
+        raise UsageError(f"{path!r} has more than {most >> 20} MiB: give the part of it "
+                         "that tells of GPUs, as by `head`")  # fmt: skip
+    return data

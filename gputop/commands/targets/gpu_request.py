@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from gputop.commands.quantities import duration, percentage, size
+from gputop.commands.shared.values import duration, percentage, size
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import PickRequest, value_for

@@ -1,0 +1,1 @@
+"""What several commands share: options, values, hosts to ask or to follow."""
