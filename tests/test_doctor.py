@@ -66,7 +66,7 @@ def examine(
     """What is found of the files below `root`, on a machine with a driver that answers or not."""
     frame = builders.frame()
     if not answers:
-        problem = {"kind": "no_permission", "message": "", "advice": ""}
+        problem = {"code": "no_permission", "text": "", "advice": ""}
         frame = msgspec.convert({**msgspec.to_builtins(frame), "problem": problem}, type(frame))
     words = [sys.executable, "-c", EXAMINE, str(root), msgspec.json.encode(frame).decode()]
     done = machine.run([*prefix, *words])

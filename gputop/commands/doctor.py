@@ -129,8 +129,8 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
             return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
     except (DriverError, SourceError) as error:
         problem = Problem(
-            kind="not_answering",
-            message=f"it and the GPUs could not be asked: {error}",
+            code="not_answering",
+            text=f"it and the GPUs could not be asked: {error}",
             advice="what follows is known without them",
         )
     with closing(opened(driver=False)) as source:

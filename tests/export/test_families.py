@@ -101,7 +101,7 @@ def test_every_metric_is_on_its_page() -> None:
         health=Health(xids=(Xid(79, 1.0),)), throttle=Throttle(), mig=(MigDevice(gi=1, ci=0),)
     )
     on_it = [process(7, origin=Origin(pod="p"), gpu_memory=1, sm_utilization=0.1)]
-    problem = Problem(kind="no_gpu", message="", advice="")
+    problem = Problem(code="no_gpu", text="", advice="")
     exposed = samples(frame([card], on_it), processes=True) | samples(
         Frame(host=frame().host, time=1, problem=problem)
     )
@@ -185,7 +185,7 @@ def test_whether_it_sleeps_and_lists_all(
 
 @pytest.mark.parametrize("dcgm", [False, True])
 def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> None:
-    problem = Problem(kind="driver_not_loaded", message="no", advice="do")
+    problem = Problem(code="driver_not_loaded", text="no", advice="do")
     for exposed in (
         samples(None, dcgm),
         samples(Frame(host=frame().host, time=1, problem=problem)),

@@ -24,7 +24,7 @@ def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Che
     """
     frame = frames[-1]
     if frame.problem is not None:
-        yield Check("problem", "driver", frame.problem.message, frame.problem.advice)
+        yield Check("problem", "driver", frame.problem.text, frame.problem.advice)
         return
     count = len(frame.gpus)
     facts = [

@@ -26,9 +26,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that was found."""
 
     level: Level
+    """`error`, `warning`, `info` or `ok`."""
     code: str
     """What it is about, in a word or two: `XID 79`, `libcuda`, `value-range`."""
     text: str
+    """What was found."""
     advice: str = ""
     """What to do; empty if nothing, or if the text says it."""
 
