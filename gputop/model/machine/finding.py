@@ -22,7 +22,7 @@ ok       looked at, and as it should be
 _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True):
     """Something that was found."""
 
     level: Level

@@ -133,7 +133,7 @@ class PciCard(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.bus_id} (10de:{self.device_id}, {driver})"
 
 
-class Problem(Finding, frozen=True, kw_only=True, omit_defaults=False):
+class Problem(Finding, frozen=True, kw_only=True):
     """Why there is nothing to show, and what to do."""
 
     level: Level = "error"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gputop.model.fleet.link import Link
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ssh.client import allow_many_files
@@ -43,7 +43,7 @@ class SshSource(AgentSource[Connection]):
         return self._connection.link
 
     @property
-    def way(self) -> Check | None:
+    def way(self) -> Finding | None:
         """Which of the three ways to read the machine was taken, and why; None before that."""
         how, remote = self.link.how, self._connection.remote
         return None if how is None or remote is None else ways_check(how, remote)

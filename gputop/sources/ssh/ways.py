@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from gputop.model.fleet.link import LinkKind
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.start import Remote
 
 CONNECTION = "connection"
-"""The subject of the check."""
+"""The code of the finding."""
 
 
-def ways_check(how: LinkKind, remote: Remote) -> Check:
+def ways_check(how: LinkKind, remote: Remote) -> Finding:
     """Return the check of a machine that is read in one way; `remote` is what there is."""
     if how == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
-        return Check("ok", CONNECTION, text).harmless()
+        return Finding("ok", CONNECTION, text).harmless()
     if how == "carried":
-        return Check("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+        return Finding("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
     text = (
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
         "values, and no signals, mapping or details"
     )
-    return Check("notice", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
+    return Finding("warning", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
 
 
 def _gputop(remote: Remote) -> str:
