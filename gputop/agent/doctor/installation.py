@@ -102,8 +102,8 @@ def installation_checks(
     yield Finding("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
         yield Finding("warning", "PID namespace", "not the machine's first one: the driver tells"
-                    f" {_listed_pids(frame)}",
-                    "docker run --pid=host shows who is on the GPUs")  # fmt: skip
+                      f" {_listed_pids(frame)}",
+                      "docker run --pid=host shows who is on the GPUs")  # fmt: skip
 
 
 def _listed_pids(frame: Frame) -> str:
@@ -142,7 +142,7 @@ def _libraries() -> dict[str, Any]:
 def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) -> Iterator[Finding]:
     if "error" in library:
         yield Finding("error", "NVML", library["error"],
-                    _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
+                      _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
         return
     version = library["version"] or "of unknown version"
     yield Finding("ok", "NVML", f"{version} ({library['path']})")
@@ -150,7 +150,7 @@ def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) ->
     if module is not None and driver and driver != module:
         advice = f"the container brings a library of its own: remove it, and {_TOOLKIT}"
         yield Finding("error", "NVML", f"the library is of driver {driver}, the loaded kernel"
-                    f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
+                      f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
     if lacks := library["lacks"]:
         gone = ", ".join(_SYMBOLS[name] for name in lacks)
         words = f"this driver lacks {', '.join(lacks)}, so these are N/A: {gone}"
@@ -163,7 +163,7 @@ def _libcuda(library: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("error", "libcuda", library["error"], advice)
     elif "/stubs/" in library["path"]:
         yield Finding("error", "libcuda", f"{library['path']} is a stub, for linking only",
-                    "take that directory out of LD_LIBRARY_PATH")  # fmt: skip
+                      "take that directory out of LD_LIBRARY_PATH")  # fmt: skip
     else:
         version = f"CUDA {library['version']} " if library["version"] else ""
         yield Finding("ok", "libcuda", f"{version}({library['path']})")
@@ -209,11 +209,11 @@ def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Finding]:
             yield Finding("info", "PCI bus", f"{card}: it is for a virtual machine")
         elif card.driver != "nvidia" and not inside:
             yield Finding("error", "PCI bus", str(card), "sudo modprobe nvidia; where nouveau has"
-                        " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
+                          " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
     driven, shown = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
     if driven > shown and frame.problem is None and not inside:
         yield Finding("warning", "PCI bus", f"the driver has {driven} cards and shows {shown} GPUs",
-                    "a job (Slurm) hides those that are not its own; else one may have failed:"
-                    " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
+                      "a job (Slurm) hides those that are not its own; else one may have failed:"
+                      " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
     elif cards:
         yield Finding("ok", "PCI bus", f"{len(cards)} NVIDIA cards")

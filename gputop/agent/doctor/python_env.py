@@ -256,7 +256,7 @@ def _build_checks(
     if build.cuda is None:
         limit = f" up to {cuda}" if cuda else ""
         yield Finding("error", build.name, f"{title} is a build without CUDA: it sees no GPU",
-                    f"install one that is built for CUDA{limit}: {build.page}")  # fmt: skip
+                      f"install one that is built for CUDA{limit}: {build.page}")  # fmt: skip
         return
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
@@ -301,7 +301,7 @@ def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[
         )
         if available == "ptx":
             yield Finding("warning", build.name, f"{text}it compiles them first",
-                        "the first start takes long")  # fmt: skip
+                          "the first start takes long")  # fmt: skip
         else:
             text += 'programs end with "no kernel image is available"'
             yield Finding(level, build.name, text, f"take a build that has them: {build.page}")
@@ -322,9 +322,9 @@ def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -
             f" dlopen library: {first}; LD_LIBRARY_PATH: {search or 'not set'})"
         )
         return Finding("error", build.name, text,
-                     "install it again with its libraries, or put that version of them into"
-                     f" LD_LIBRARY_PATH: {build.page}")  # fmt: skip
+                       "install it again with its libraries, or put that version of them into"
+                       f" LD_LIBRARY_PATH: {build.page}")  # fmt: skip
     if not names:
         return Finding("warning", build.name, f"{title}, {built}: what it loads is not known",
-                     f"what it needs: {build.page}")  # fmt: skip
+                       f"what it needs: {build.page}")  # fmt: skip
     return Finding("ok", build.name, f"{title}, {built}: {', '.join(names)} can be loaded")

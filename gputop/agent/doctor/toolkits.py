@@ -40,7 +40,7 @@ def toolkit_checks(
         yield _toolkit(folder, version, cuda)
     if not kits:
         yield Finding("info", "toolkit", "none: who compiles CUDA code needs one; most wheels bring"
-                    " their own libraries")  # fmt: skip
+                      " their own libraries")  # fmt: skip
     yield from _cudnn(kits, root, environ)
     yield from _runtimes(container(root, environ), environ)
 

@@ -47,7 +47,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     code = f"GPU {gpu.index}"
     if gpu.state == "late":
         yield Finding("error", code, f"has not answered for {duration(gpu.stale_for)}",
-                    "look again: gputop doctor")  # fmt: skip
+                      "look again: gputop doctor")  # fmt: skip
     if gpu.state == "asleep":
         yield Finding("ok", code, "asleep, and not queried, since that would wake it")
     for finding in findings(frame, gpu):
@@ -57,7 +57,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             yield Finding("info", code, sentence)
     if gpu.listed == "none" and not frame.host.wsl:
         yield Finding("warning", code, "the driver does not list its processes, as without"
-                    " permission: who uses it is not known")  # fmt: skip
+                      " permission: who uses it is not known")  # fmt: skip
 
 
 def _not_available(frames: Sequence[Frame]) -> Iterator[Finding]:
