@@ -12,7 +12,7 @@ from gputop.errors import SourceError
 from gputop.export.prometheus.exposition import Exposition
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
 from gputop.manual import page
-from gputop.model.health.free import ObjectionKind
+from gputop.model.health.free import ObjectionCode
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Container, Origin
@@ -109,7 +109,7 @@ def test_every_metric_is_on_its_page() -> None:
     names = [name for name in exposed if not name.startswith(("gputop_mig_", "gputop_host_"))]
     assert [name for name in names if name not in named] == []
     assert [name for name in named - set(exposed) if name.startswith("gputop_user")] == []
-    assert [kind for kind in get_args(ObjectionKind) if f"`{kind}`" not in page("prometheus")] == []
+    assert [kind for kind in get_args(ObjectionCode) if f"`{kind}`" not in page("prometheus")] == []
 
 
 # Values
