@@ -161,7 +161,7 @@ class Screenful:
 
     async def show_problem(self, kind: Any, **values: Any) -> None:
         """Let a frame without GPUs arrive."""
-        problem = Problem(kind=kind, message=f"trouble {kind}", advice="do this", **values)
+        problem = Problem(code=kind, text=f"trouble {kind}", advice="do this", **values)
         await self.show(Frame(host=Host(name="node"), time=NOON, problem=problem))
 
     async def end(self, reason: str) -> None:

@@ -80,9 +80,10 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def docstrings(struct: type) -> dict[str, str]:
     """Return what stands below the fields of a Struct, for a reader of its JSON."""
+    base = struct.__base__
+    below = {} if base in (None, msgspec.Struct) else docstrings(base)
     (definition,) = ast.parse(dedent(inspect.getsource(struct))).body
     assert isinstance(definition, ast.ClassDef)
-    below = {}
     for field, text in zip(definition.body, definition.body[1:], strict=False):
         named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if named and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):

@@ -117,7 +117,7 @@ def test_a_driver_that_does_not_answer(machine: MachineFactory) -> None:
 def test_problems_are_frames_while_watching(machine: MachineFactory) -> None:
     here = machine({"base": "no-driver", "processes": None})
     done = run(shell=f"{LINE} --json --watch -i 0.1 | head -2", env=here.env)
-    assert [json.loads(line)["problem"]["kind"] for line in done.stdout.splitlines()] == [
+    assert [json.loads(line)["problem"]["code"] for line in done.stdout.splitlines()] == [
         "driver_not_loaded"
     ] * 2
 

@@ -22,7 +22,7 @@ from gputop.agent.doctor.installation import container
 from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.agent.host import nvidia_cards
 from gputop.model.doctor.check import frame_checks
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from tests import builders
 from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
@@ -49,15 +49,15 @@ def checks(machine: Machine, *arguments: str) -> list[Json]:
     done = doctor(machine, "--json", *arguments)
     assert done.stderr == ""
     found = json.loads(done.stdout)
-    assert list(found) == ["problems", "checks"]
-    problems = [check for check in found["checks"] if check["level"] == "problem"]
-    assert (found["problems"], done.returncode) == (len(problems), 1 if problems else 0)
+    assert list(found) == ["errors", "checks"]
+    problems = [check for check in found["checks"] if check["level"] == "error"]
+    assert (found["errors"], done.returncode) == (len(problems), 1 if problems else 0)
     listed: list[Json] = found["checks"]
     return listed
 
 
 def of(found: list[Json], subject: str) -> list[tuple[str, str]]:
-    return [(check["level"], check["text"]) for check in found if check["subject"] == subject]
+    return [(check["level"], check["text"]) for check in found if check["code"] == subject]
 
 
 def examine(
@@ -66,7 +66,7 @@ def examine(
     """What is found of the files below `root`, on a machine with a driver that answers or not."""
     frame = builders.frame()
     if not answers:
-        problem = {"kind": "no_permission", "message": "", "advice": ""}
+        problem = {"code": "no_permission", "text": "", "advice": ""}
         frame = msgspec.convert({**msgspec.to_builtins(frame), "problem": problem}, type(frame))
     words = [sys.executable, "-c", EXAMINE, str(root), msgspec.json.encode(frame).decode()]
     done = machine.run([*prefix, *words])
@@ -121,9 +121,9 @@ def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
     done = doctor(here)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (1, "")
-    assert lines[0] == "problem  driver: the NVIDIA kernel driver is not loaded"
+    assert lines[0] == "error    driver: the NVIDIA kernel driver is not loaded"
     assert lines[1].startswith("         -> load it with 'sudo modprobe nvidia'")
-    assert lines[-1].endswith(" problems") or lines[-1] == "1 problem"
+    assert lines[-1].endswith(" errors") or lines[-1] == "1 error"
     assert all(len(line) <= 80 or "/" in line for line in lines)
 
 
@@ -139,8 +139,8 @@ def test_text_is_ascii_and_fits(machine: MachineFactory) -> None:
 )
 def test_without_a_driver_that_answers(scenario: str, words: str, machine: MachineFactory) -> None:
     found = checks(machine(scenario))
-    assert found[0]["subject"] == "driver"
-    assert found[0]["level"] == "problem"
+    assert found[0]["code"] == "driver"
+    assert found[0]["level"] == "error"
     assert words in found[0]["text"]
     assert found[0]["advice"]
     assert of(found, "toolkit")  # and it goes on
@@ -166,7 +166,7 @@ def test_a_gpu_that_is_lost_or_hangs(machine: MachineFactory) -> None:
     here.fail("*", "GPU_IS_LOST", gpu=3)
     here.hang(gpu=5, wakes=False)
     found = checks(here)
-    assert of(found, "GPU 3") == [("problem", "the driver says: GPU is lost")]
+    assert of(found, "GPU 3") == [("error", "the driver says: GPU is lost")]
     assert of(found, "GPU 5")[0][1].startswith("it has not answered for ")
     assert of(found, "GPU 4") == []
 
@@ -182,7 +182,7 @@ def test_a_gpu_that_wakes_up_late_is_no_problem(machine: MachineFactory) -> None
 @pytest.mark.system
 def test_what_the_driver_lacks(machine: MachineFactory) -> None:
     level, text = of(checks(machine("old-390")), "NVML")[1]
-    assert level == "notice"
+    assert level == "info"
     assert "nvmlDeviceGetMemoryInfo_v2" in text
     assert "MEM-RSVD" in text
     assert "nvmlDeviceGetProcessUtilization," not in text
@@ -196,7 +196,7 @@ def test_what_is_not_available(machine: MachineFactory) -> None:
     assert text.startswith("every GPU (Thing), because of the card or the driver: ")
     assert "Power (all)" in text
     assert "UUID" not in text
-    assert of(found, "GPU 0")[0][0] == "notice"  # nobody is told to be on it
+    assert of(found, "GPU 0")[0][0] == "warning"  # nobody is told to be on it
 
 
 def test_gpus_with_the_same_gaps_stand_together() -> None:
@@ -232,7 +232,7 @@ def test_hostile_names(machine: MachineFactory) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("version", "level"), [("580.95.05", None), ("580.65.06", "problem"), ("", "notice")]
+    ("version", "level"), [("580.95.05", None), ("580.65.06", "error"), ("", "info")]
 )
 def test_module_and_library(
     version: str, level: str | None, machine: MachineFactory, root: Path
@@ -242,14 +242,14 @@ def test_module_and_library(
         write(root / "proc/driver/nvidia/version", line)
     found = examine(machine("h200x8"), root)
     nvml = [
-        check for check in found if check["subject"] == "NVML" and "kernel module" in check["text"]
+        check for check in found if check["code"] == "NVML" and "kernel module" in check["text"]
     ]
-    assert bool(nvml) == (level == "problem")
+    assert bool(nvml) == (level == "error")
     if nvml:
         assert "of driver 580.95.05, the loaded kernel module is 580.65.06" in nvml[0]["text"]
         assert "reboot" in nvml[0]["advice"]
     assert of(found, "kernel module") == [
-        ("ok", version) if version else ("notice", "none is loaded")
+        ("ok", version) if version else ("info", "none is loaded")
     ]
 
 
@@ -266,14 +266,14 @@ def test_a_container_with_a_library_of_its_own(machine: MachineFactory, root: Pa
 @pytest.mark.system
 def test_nodes(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
-    assert of(examine(here, root), "device nodes")[0][0] == "notice"
-    assert of(examine(here, root, answers=False), "device nodes")[0][0] == "problem"
+    assert of(examine(here, root), "device nodes")[0][0] == "info"
+    assert of(examine(here, root, answers=False), "device nodes")[0][0] == "error"
     for name in ("nvidia0", "nvidiactl", "nvidia-caps-imex-channels", "nvidia-modeset"):
         write(root / "dev" / name, "")
     (uvm, nodes) = of(examine(here, root), "device nodes")
-    assert (uvm[0], nodes) == ("notice", ("ok", "nvidia0 nvidiactl"))
+    assert (uvm[0], nodes) == ("info", ("ok", "nvidia0 nvidiactl"))
     write(root / "run/.containerenv", "")
-    assert of(examine(here, root), "device nodes")[0][0] == "problem"
+    assert of(examine(here, root), "device nodes")[0][0] == "error"
     write(root / "dev/nvidia-uvm", "")
     nodes = ("ok", "nvidia-uvm nvidia0 nvidiactl")
     assert of(examine(here, root), "device nodes") == [nodes]
@@ -298,7 +298,7 @@ def test_nodes_that_we_may_not_use(mode: int, group: str, advice: str, root: Pat
         Path(here.env["GPUTOP_TEST_DRIVER"]).parent.chmod(0o755)
         found = examine(here, root, prefix=("setpriv", *ids))
     denied = [check for check in found if "you may not use" in check["text"]]
-    assert [check["level"] for check in denied] == ["problem"]
+    assert [check["level"] for check in denied] == ["error"]
     assert advice in denied[0]["advice"]
 
 
@@ -322,14 +322,14 @@ def test_cards(machine: MachineFactory, root: Path) -> None:
     card(root, "0000:0d:00.0", "vfio-pci")
     assert len(nvidia_cards(root / "sys")) == 4
     levels = [level for level, _ in of(examine(here, root), "PCI bus")]
-    assert levels == ["problem", "problem", "notice", "ok"]
+    assert levels == ["error", "error", "info", "ok"]
     card(root, "0000:0e:00.0", "nvidia")  # the frame has one GPU
-    assert ("notice", "the driver has 2 cards and shows 1 GPUs") in of(
+    assert ("warning", "the driver has 2 cards and shows 1 GPUs") in of(
         examine(here, root), "PCI bus"
     )
     write(root / ".dockerenv", "")  # there it is usual
     assert of(examine(here, root), "PCI bus") == [
-        ("notice", of(examine(here, root), "PCI bus")[0][1]),
+        ("info", of(examine(here, root), "PCI bus")[0][1]),
         ("ok", "5 NVIDIA cards"),
     ]
 
@@ -357,7 +357,7 @@ def test_a_stub_and_no_library(machine: MachineFactory, root: Path) -> None:
     here.env.pop("LD_PRELOAD", None)  # with the other libcuda
     found = examine(here, root)
     assert "is a stub" in of(found, "libcuda")[0][1]
-    assert of(found, "NVML") == [("problem", f"{stubs}/libnvidia-ml.so.1: file too short")]
+    assert of(found, "NVML") == [("error", f"{stubs}/libnvidia-ml.so.1: file too short")]
 
 
 def test_containers(root: Path) -> None:
@@ -370,12 +370,12 @@ def test_containers(root: Path) -> None:
 # Toolkits, cuDNN, container runtimes
 
 
-def tools(root: Path, cuda: str | None = "12.4", **environ: str) -> list[Check]:
+def tools(root: Path, cuda: str | None = "12.4", **environ: str) -> list[Finding]:
     return list(toolkit_checks(cuda, root, {"PATH": str(root / "bin"), **environ}))
 
 
-def said(found: list[Check], subject: str) -> list[tuple[str, str]]:
-    return [(check.level, check.text) for check in found if check.subject == subject]
+def said(found: list[Finding], subject: str) -> list[tuple[str, str]]:
+    return [(check.level, check.text) for check in found if check.code == subject]
 
 
 def program(root: Path, name: str, script: str) -> Path:
@@ -385,7 +385,7 @@ def program(root: Path, name: str, script: str) -> Path:
 @pytest.mark.system
 def test_nothing_installed(root: Path) -> None:
     found = tools(root)
-    assert said(found, "toolkit")[0][0] == "notice"
+    assert said(found, "toolkit")[0][0] == "info"
     assert said(found, "containers") == [("ok", "no runtime")]
 
 
@@ -401,7 +401,7 @@ def test_toolkits(root: Path) -> None:
     assert found[0] == ("ok", f"CUDA 10.1.243 ({local}/cuda-10.1)")
     assert found[1] == ("ok", f"CUDA 12.0 ({local}/cuda-12.0)")
     assert found[2] == ("ok", f"CUDA 12.4.131 ({local}/cuda-12.4)")
-    assert found[3][0] == "notice"
+    assert found[3][0] == "warning"
     assert found[3][1].startswith(f"CUDA 13.0 ({local}/cuda-13.0): what it compiles does not run")
     assert len(found) == 4
 
@@ -428,7 +428,7 @@ def test_an_nvcc_that_does_not_tell(
 @pytest.mark.system
 def test_cuda_home_that_is_not_there(root: Path) -> None:
     found = tools(root, CUDA_HOME="/nowhere/cuda")
-    assert said(found, "toolkit")[0] == ("problem", "CUDA_HOME=/nowhere/cuda is not a directory")
+    assert said(found, "toolkit")[0] == ("error", "CUDA_HOME=/nowhere/cuda is not a directory")
 
 
 @pytest.mark.system
@@ -452,8 +452,8 @@ def test_cudnn(root: Path) -> None:
 @pytest.mark.system
 def test_container_runtimes(root: Path) -> None:
     program(root, "docker", "echo 'Docker version 28.2.2, build e6534b4'")
-    [check] = [check for check in tools(root) if check.subject == "containers"]
-    assert (check.level, check.text) == ("notice", "docker 28.2.2, without nvidia-ctk")
+    [check] = [check for check in tools(root) if check.code == "containers"]
+    assert (check.level, check.text) == ("warning", "docker 28.2.2, without nvidia-ctk")
     assert "nvidia-container-toolkit" in (check.advice or "")
     program(root, "nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
     assert said(tools(root), "containers") == [("ok", "docker 28.2.2, nvidia-ctk 1.17.4")]
@@ -469,7 +469,7 @@ def test_bad_arguments(machine: MachineFactory) -> None:
 @pytest.mark.system
 def test_help_tells_the_exit_status(machine: MachineFactory) -> None:
     done = doctor(machine("h200x8"), "--help")
-    assert "exit status: 0 no problem was found, 1 there is one, 2 usage" in done.stdout
+    assert "exit status: 0 no error was found, 1 there is one, 2 usage" in done.stdout
 
 
 @pytest.mark.system
@@ -495,6 +495,6 @@ def test_a_build_without_kernels_for_the_card(machine: MachineFactory, root: Pat
     here.env["PYTHONPATH"] += f":{root}/lib"
     found = checks(here, "--python", str(Path(sys.executable).parent.parent))
     [lacking] = [check for check in found if "no kernel image is available" in check["text"]]
-    assert (lacking["level"], lacking["subject"]) == ("problem", "torch")
+    assert (lacking["level"], lacking["code"]) == ("error", "torch")
     assert "compute capability 12.1" in lacking["text"]
     assert "https://pytorch.org/" in lacking["advice"]

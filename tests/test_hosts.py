@@ -268,7 +268,7 @@ def test_every_command_over_ssh(
     assert json.loads(capfd.readouterr().out)["process"]["evidence"] == "confirmed"
     assert main(["doctor", "-H", "h1,down", "--json"]) == 1
     [connection, *_] = json.loads(capfd.readouterr().out)["checks"]
-    assert connection["subject"] == "connection"
+    assert connection["code"] == "connection"
     assert connection["text"].startswith("the gputop that is installed there answers (")
     assert main(["free", "-H", "h1", "--window", "0.2", "--format", "ssh"]) == 0
     line = capfd.readouterr().out

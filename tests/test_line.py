@@ -56,7 +56,7 @@ def test_several_machines_are_added_up() -> None:
 
 def test_what_is_not_known_is_not_zero() -> None:
     everything = " ".join(f"{{{name}}}" for name in FIELDS)
-    problem = Problem(kind="not_answering", message="the driver does not answer", advice="wait")
+    problem = Problem(code="not_answering", text="the driver does not answer", advice="wait")
     broken = replace(_machine(), gpus=(), processes=(), problem=problem)
     assert line(everything, broken) == (
         "- - - - - - - - - - - - the driver does not answer node 0/1"

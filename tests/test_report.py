@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gputop.commands.bug_report import harmless_check
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
@@ -84,7 +84,7 @@ def test_a_machine_without_a_driver(machine: MachineFactory, tmp_path: Path) -> 
     done = report(machine("no-driver"), path)
     assert (done.returncode, done.stderr) == (0, "")
     found = unpacked(path)
-    assert "problem  driver: the NVIDIA kernel driver is not loaded" in found["doctor.txt"]
+    assert "error    driver: the NVIDIA kernel driver is not loaded" in found["doctor.txt"]
     assert found["frames.jsonl"].count("\n") == 1
 
 
@@ -110,8 +110,8 @@ def test_errors_are_one_line(machine: MachineFactory, tmp_path: Path) -> None:
 def test_names_in_paths_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/people/me")
     check = harmless_check(
-        Check(
-            "problem",
+        Finding(
+            "error",
             "x",
             f"/people/me/lib /home/alice/lib /data/{ME}/lib",
             f"sudo usermod -aG video {ME}, then log in again",

@@ -367,7 +367,7 @@ def test_no_environment_of_hers_is_run(
     attack(place, ran)
     [check] = python_checks(find_interpreter(str(place)), None)
     assert not ran.exists(), ran.read_text()
-    assert (check.subject, check.level) == ("Python", "problem")
+    assert (check.code, check.level) == ("Python", "error")
     assert "is not run as root, since others can change what it runs: " in check.text
     assert "gputop doctor --python " in (check.advice or "")
 

@@ -10,37 +10,35 @@ from gputop.model.machine.frame import Problem
 NO_GPU = -1
 """Our own code, not NVML's: the driver opened, and counts no GPU."""
 
-NOT_ASKED = Problem(
-    kind="not_answering", message="the NVIDIA driver was not asked", advice="ask it"
-)
+NOT_ASKED = Problem(code="not_answering", text="the NVIDIA driver was not asked", advice="ask it")
 _PROBLEMS: dict[int, Problem] = {
     12: Problem(
-        kind="library_not_found",
-        message="the NVIDIA library libnvidia-ml.so.1 is not installed here",
+        code="library_not_found",
+        text="the NVIDIA library libnvidia-ml.so.1 is not installed here",
         advice="install the NVIDIA driver; in a container, start it with the NVIDIA container "
         "toolkit (docker run --gpus all)",
     ),
     9: Problem(
-        kind="driver_not_loaded",
-        message="the NVIDIA kernel driver is not loaded",
+        code="driver_not_loaded",
+        text="the NVIDIA kernel driver is not loaded",
         advice="load it with 'sudo modprobe nvidia'; if that fails, dmesg says why "
         "(Secure Boot, a new kernel without the module, no GPU)",
     ),
     18: Problem(
-        kind="version_mismatch",
-        message="the NVIDIA library and the loaded kernel driver have different versions",
+        code="version_mismatch",
+        text="the NVIDIA library and the loaded kernel driver have different versions",
         advice="the driver was updated while it was loaded: reboot, or unload and load the "
         "nvidia modules when no process uses them",
     ),
     4: Problem(
-        kind="no_permission",
-        message="no permission to use the NVIDIA driver",
+        code="no_permission",
+        text="no permission to use the NVIDIA driver",
         advice="check the permissions of /dev/nvidia*; in a container, give it the devices "
         "(docker run --gpus all)",
     ),
     NO_GPU: Problem(
-        kind="no_gpu",
-        message="the NVIDIA driver is loaded and finds no GPU",
+        code="no_gpu",
+        text="the NVIDIA driver is loaded and finds no GPU",
         advice="look for a card that fell off the bus ('sudo dmesg | grep -i xid'); in a "
         "container or a job, ask for GPUs",
     ),
@@ -50,8 +48,8 @@ _PROBLEMS: dict[int, Problem] = {
 def unreadable(text: str) -> Problem:
     """Return the problem for an error of gputop's own."""
     return Problem(
-        kind="error",
-        message=f"gputop cannot read the NVIDIA driver: {text}",
+        code="error",
+        text=f"gputop cannot read the NVIDIA driver: {text}",
         advice="please report it (gputop doctor --report FILE); gputop keeps trying",
     )
 
@@ -62,22 +60,22 @@ def problem_of(code: int, text: str = "") -> Problem:
     if problem is None:
         return _with_cards(
             Problem(
-                kind="error",
-                message=f"the NVIDIA driver does not start: {text} (NVML error {code})",
+                code="error",
+                text=f"the NVIDIA driver does not start: {text} (NVML error {code})",
                 advice="'nvidia-smi' should say the same; dmesg has the kernel's side of it",
             )
         )
-    if problem.kind == "version_mismatch" and (version := kernel_module_version()):
-        message = f"{problem.message} (kernel driver {version})"
-        problem = msgspec.structs.replace(problem, message=message)
+    if problem.code == "version_mismatch" and (version := kernel_module_version()):
+        text = f"{problem.text} (kernel driver {version})"
+        problem = msgspec.structs.replace(problem, text=text)
     return _with_cards(problem)
 
 
 def not_answering(seconds: float) -> Problem:
     """Return the problem of an nvmlInit that has not come back for `seconds`."""
     return Problem(
-        kind="not_answering",
-        message=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",
+        code="not_answering",
+        text=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",
         advice="it may be loading, or a GPU is stuck: see dmesg; gputop keeps waiting",
     )
 

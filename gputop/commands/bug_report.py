@@ -19,7 +19,7 @@ from gputop.errors import GputopError, UsageError
 from gputop.export.json import frame_json
 from gputop.files import create_file, reason_of
 from gputop.model.doctor.redaction import LEFT_OUT
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.settings import read, user_named
@@ -29,9 +29,9 @@ _LOOKS = 3
 _HOMES = re.compile(r"/home/[^/\s]+")
 
 
-def harmless_check(check: Check) -> Check:
+def harmless_check(check: Finding) -> Finding:
     """Return a check without home directories and without the user who runs gputop."""
-    advice = check.advice and _anonymous(check.advice)
+    advice = _anonymous(check.advice)
     return replace(check, text=_anonymous(check.text), advice=advice)
 
 

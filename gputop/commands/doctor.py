@@ -21,7 +21,7 @@ from gputop.commands.shared.options import HOSTS, JSON
 from gputop.errors import DriverError, SourceError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Problem
 from gputop.output import write
 from gputop.protocol.messages import Checks
@@ -46,12 +46,12 @@ examples:
   gputop doctor -H node1,node2         other machines, and how gputop gets there
   gputop doctor --python ~/venv        why does this environment see no GPU
   gputop doctor --report bug.tar.gz    a file to send with a bug report
-  gputop doctor --json | jq '.checks[] | select(.level == "problem")'
+  gputop doctor --json | jq '.checks[] | select(.level == "error")'
 
---json: a line for each host: host (with -H), problems (how many), checks (each with
-level: ok, notice or problem, subject, text, advice or null)
+--json: a line for each host: host (with -H), errors (how many), checks (each with
+level: ok, info, warning or error; code: what it is about; text; advice, empty if none)
 
-exit status: 0 no problem was found, 1 there is one, 2 usage; with --report 0 it was
+exit status: 0 no error was found, 1 there is one, 2 usage; with --report 0 it was
 written, 1 it was not
 """
 TAKES = {**HOSTS, **JSON, "demo": ""}
@@ -77,10 +77,10 @@ def run(options: argparse.Namespace) -> int:
 
     def ask(host: HostName | None) -> tuple[str, int]:
         checks = _examine(host, options).checks
-        ways_first = sorted(checks, key=lambda check: check.subject != CONNECTION)
+        ways_first = sorted(checks, key=lambda check: check.code != CONNECTION)
         shown = [check.harmless() for check in ways_first]
         text = _json(shown) if options.json else _text(shown)
-        return text, int(_problems(shown) > 0)
+        return text, int(_errors(shown) > 0)
 
     return print_answers(options.hosts, ask, options.json, more=_CHECKS_TIMEOUT)
 
@@ -89,13 +89,13 @@ class _Examined(NamedTuple):
     """What gputop has read of a machine."""
 
     frames: list[Frame]
-    installed: tuple[Check, ...]
+    installed: tuple[Finding, ...]
     """The agent's checks of what is installed, and of the connection to another machine."""
     is_poor: bool
     """Whether nvidia-smi alone answered, without an agent."""
 
     @property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[Finding, ...]:
         return (*frame_checks(self.frames, self.is_poor), *self.installed)
 
 
@@ -128,8 +128,8 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
             return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
     except (DriverError, SourceError) as error:
         problem = Problem(
-            kind="not_answering",
-            message=f"it and the GPUs could not be asked: {error}",
+            code="not_answering",
+            text=f"it and the GPUs could not be asked: {error}",
             advice="what follows is known without them",
         )
     with closing(opened(driver=False)) as source:
@@ -146,7 +146,7 @@ def _frames(source: Source) -> Iterator[Frame]:
         yield from islice(frames_of(source), _FRAMES - 1)
 
 
-def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Check, ...]:
+def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Finding, ...]:
     """Return the agent's checks, and that of the connection to another machine. SourceError."""
     way = source.way if isinstance(source, SshSource) else None
     if is_poor(source):
@@ -166,23 +166,23 @@ def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:
     return indices
 
 
-def _problems(checks: Sequence[Check]) -> int:
-    return sum(check.level == "problem" for check in checks)
+def _errors(checks: Sequence[Finding]) -> int:
+    return sum(check.level == "error" for check in checks)
 
 
-def _json(checks: Sequence[Check]) -> str:
+def _json(checks: Sequence[Finding]) -> str:
     listed = [msgspec.to_builtins(check) for check in checks]
-    return json.dumps({"problems": _problems(checks), "checks": listed}) + "\n"
+    return json.dumps({"errors": _errors(checks), "checks": listed}) + "\n"
 
 
-def _text(checks: Sequence[Check]) -> str:
-    """Return a paragraph for each check with its advice below, and the number of problems."""
+def _text(checks: Sequence[Finding]) -> str:
+    """Return a paragraph for each check with its advice below, and the number of errors."""
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
-    lines, problems = [], _problems(checks)
+    lines, errors = [], _errors(checks)
     for check in checks:
         wrap.initial_indent, wrap.subsequent_indent = f"{check.level:9}", " " * 9
-        lines += wrap.wrap(f"{check.subject}: {check.text}")
+        lines += wrap.wrap(f"{check.code}: {check.text}")
         wrap.initial_indent, wrap.subsequent_indent = " " * 9 + "-> ", " " * 12
-        lines += wrap.wrap(check.advice or "")
-    return "\n".join([*lines, f"{problems or 'no'} problem{'s' * (problems != 1)}"]) + "\n"
+        lines += wrap.wrap(check.advice)
+    return "\n".join([*lines, f"{errors or 'no'} error{'s' * (errors != 1)}"]) + "\n"

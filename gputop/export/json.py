@@ -37,7 +37,7 @@ def _judged(frame: Frame, gpu: Gpu) -> JsonGpu:
     objection = not_free(frame, gpu)
     if objection is None:
         return JsonGpu(**fields, free=True, not_free=None)
-    return JsonGpu(**fields, free=False if objection.known else None, not_free=objection.text)
+    return JsonGpu(**fields, free=False if objection.is_sure else None, not_free=objection.text)
 
 
 def _escaped(match: re.Match[str]) -> str:

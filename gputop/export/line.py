@@ -165,7 +165,7 @@ def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
         name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
         if frame.problem is not None:
-            yield f"{name}{frame.problem.message}"
+            yield f"{name}{frame.problem.text}"
         elif (worst := worst_of(frame)) is not None:
             yield f"{name}{worst.text}"
 

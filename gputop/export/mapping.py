@@ -9,7 +9,7 @@ devices         the k-th is cuda:k: logical, gpu (nvidia-smi's index), uuid, mig
 set             if devices is null: index or MIG UUID of each visible device, null: not known
 stopped_at      position (from 0), entry and reason if CUDA stopped reading before the end
 hidden          gpu, uuid, mig_uuid, reason
-advice          id, severity (error, warning, info), message
+advice          findings: level (error, warning, info), code, text, advice (empty)
 layers          only if asked for: tensorflow, jax, local_rank, device (each a list of name, gpu,
                 uuid, mig_uuid, memory_limit in bytes; null if not asked for, or with an error and
                 a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: for

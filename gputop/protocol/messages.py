@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from gputop.model.machine.check import Check
 from gputop.model.machine.detail import ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
@@ -147,7 +147,7 @@ class Reply(
     """For Candidates: the user IDs of its `users` on that machine."""
     context: CudaContext | None = None
     """None also if there is no such process."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Finding, ...] = ()
     liveness: tuple[ProcessLiveness, ...] = ()
     """Ordered as in the request."""
 

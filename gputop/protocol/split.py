@@ -7,7 +7,7 @@ from itertools import count, islice
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import asdict, replace
 
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
@@ -33,7 +33,7 @@ PROCESS_NUMBERS = ProcessNumbers.__struct_fields__[1:]
 PROCESS_FACTS = tuple(name for name in Process.__struct_fields__ if name not in PROCESS_NUMBERS)
 """The other fields of a Process. Its identity comes first."""
 
-_WITHOUT_VALUES = {field.name: field.default for field in fields(Gpu) if field.name in GPU_NUMBERS}
+_WITHOUT_VALUES = {name: getattr(Gpu(index=0), name) for name in GPU_NUMBERS}
 _IDENTITY = PROCESS_FACTS.index("compute_instance") + 1
 _WITHOUT_NUMBERS = dict.fromkeys(PROCESS_NUMBERS)
 _ROWS = 256

@@ -37,7 +37,7 @@ def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: flo
 def answers(frame: Frame) -> bool:
     """Return whether the driver and all GPUs have answered; a problem is an answer, too."""
     if frame.problem is not None:
-        return frame.problem.kind != "not_answering"
+        return frame.problem.code != "not_answering"
     return not any(gpu.is_overdue for gpu in frame.gpus)
 
 

@@ -166,7 +166,7 @@ class Broadcast:
         advice = "it is tried again"
         if isinstance(error, LoginError):
             advice = "log in where gputop serve runs, and start it again"
-        problem = Problem(kind="agent_ended", message=str(error), advice=advice)
+        problem = Problem(code="agent_ended", text=str(error), advice=advice)
         host = Host(name=self.source.host) if self.last is None else self.last.host
         return Frame(host=host, time=time.time(), problem=problem)
 

@@ -175,7 +175,7 @@ class WatchedMachine:
             advice = "press L to log in by hand"
         else:
             advice = "it is tried again; press r to try now"
-        return Problem(kind="agent_ended", message=self._reason, advice=advice)
+        return Problem(code="agent_ended", text=self._reason, advice=advice)
 
     def listen(self) -> None:
         """Begin to read the source."""

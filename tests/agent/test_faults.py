@@ -155,8 +155,8 @@ def test_all_gpus_hang(machine: MachineFactory) -> None:
 def test_init_hangs(machine: MachineFactory) -> None:
     with Agent(machine("init-hang"), interval=1.0) as agent:
         problems = [agent.line(5.0)["problem"] for _ in range(2)]
-    assert {problem["kind"] for problem in problems} == {"not_answering"}
-    assert [problem["message"] for problem in problems] == [
+    assert {problem["code"] for problem in problems} == {"not_answering"}
+    assert [problem["text"] for problem in problems] == [
         "the NVIDIA driver has not answered for 1 s (nvmlInit)",
         "the NVIDIA driver has not answered for 2 s (nvmlInit)",
     ]
@@ -166,10 +166,10 @@ def test_init_hangs_for_a_while(machine: MachineFactory) -> None:
     here = machine(QUICK)
     here.hang("nvmlInit*")
     with Agent(here, interval=0.2) as agent:
-        assert agent.line(5.0)["problem"]["kind"] == "not_answering"
+        assert agent.line(5.0)["problem"]["code"] == "not_answering"
         here.heal()
         while (frame := agent.line(5.0))["problem"] is not None:
-            assert frame["problem"]["kind"] == "not_answering"
+            assert frame["problem"]["code"] == "not_answering"
             assert frame["gpus"] == []
         assert temperatures(frame) == [40] * 4
 
@@ -215,7 +215,7 @@ def test_the_driver_is_unloaded_and_comes_back(error: str, machine: MachineFacto
         agent.line()
         here.fail("nvmlDevice*", error)
         gone = agent.refresh()
-        assert gone["problem"]["kind"] == "driver_not_loaded"
+        assert gone["problem"]["code"] == "driver_not_loaded"
         assert (gone["gpus"], gone["processes"]) == ([], [])
         here.update(lambda scenario: scenario.update(driver_version="999.1"))
         here.heal()
@@ -267,7 +267,7 @@ def test_no_permission_for_any_gpu(machine: MachineFactory) -> None:
     here = machine(QUICK)
     here.fail("nvmlDeviceGetHandleByIndex*", "NO_PERMISSION")
     with Agent(here) as agent:
-        assert agent.line()["problem"]["kind"] == "no_permission"
+        assert agent.line()["problem"]["code"] == "no_permission"
 
 
 # Drivers that do not start
@@ -289,8 +289,8 @@ def test_what_keeps_the_driver_from_starting(
 ) -> None:
     with Agent(machine(scenario)) as agent:
         frame = agent.line()
-    assert frame["problem"]["kind"] == kind
-    assert frame["problem"]["message"]
+    assert frame["problem"]["code"] == kind
+    assert frame["problem"]["text"]
     assert frame["problem"]["advice"]
     assert (frame["gpus"], frame["processes"]) == ([], [])
     assert frame["host"]["name"]
@@ -302,4 +302,4 @@ def test_without_the_library(machine: MachineFactory) -> None:
     assert here._directory
     (here._directory / "libnvidia-ml.so.1").write_text("not a library")
     with Agent(here, env={"LD_LIBRARY_PATH": str(here._directory)}) as agent:
-        assert agent.line()["problem"]["kind"] == "library_not_found"
+        assert agent.line()["problem"]["code"] == "library_not_found"

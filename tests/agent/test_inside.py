@@ -88,9 +88,9 @@ def test_a_number_that_may_be_the_hosts_says_nothing_of_who_has_it_here(
     command = [sys.executable, "-m", "gputop", "map", "--json", "--pid", str(innocent.pid)]
     found = json.loads(here.run([*inside.prefix, *command]).stdout)
     assert (found["process"]["evidence"], found["value"]) == ("unused", "1")
-    assert "env-contradicted" not in {hint["id"] for hint in found["advice"]}
-    [hint] = [hint for hint in found["advice"] if hint["id"] == "host-pid"]
-    assert "GPU 0, which may be a host PID" in hint["message"]
+    assert "env-contradicted" not in {hint["code"] for hint in found["advice"]}
+    [hint] = [hint for hint in found["advice"] if hint["code"] == "host-pid"]
+    assert "GPU 0, which may be a host PID" in hint["text"]
 
 
 def free(frame: Json) -> list[int]:

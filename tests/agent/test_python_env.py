@@ -18,7 +18,7 @@ import pytest
 from gputop.agent.doctor import python_env
 from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from gputop.errors import UsageError
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from tests.driver import build
 
 NEVER = "raise SystemExit('imported')\n"
@@ -69,13 +69,13 @@ class Environment:
 
     def checks(
         self, cuda: str | None = "13.0", gpus: dict[str, list[int]] | None = None
-    ) -> list[Check]:
+    ) -> list[Finding]:
         """Of its frameworks."""
         found = list(python_checks(find_interpreter(str(self.place)), cuda, gpus))
-        assert found[0].subject == "Python"
+        assert found[0].code == "Python"
         return found[1:]
 
-    def check(self, cuda: str | None = "13.0") -> Check:
+    def check(self, cuda: str | None = "13.0") -> Finding:
         """The only one."""
         [found] = self.checks(cuda)
         return found
@@ -147,7 +147,7 @@ def test_the_message_of_article_000(environment: Environment, libraries: Librari
     environment.install("tensorflow_gpu", "2.3.1", **files)
     libraries("libcudart.so.10.0", "libcublas.so.10", "libcudnn.so.7")
     check = environment.check()
-    assert (check.level, check.subject) == ("problem", "tensorflow")
+    assert (check.level, check.code) == ("error", "tensorflow")
     assert check.text.startswith(
         "tensorflow 2.3.1, built for CUDA 10.1, cannot load libcudart.so.10.1, so it uses no GPU"
         " (Could not dlopen library: libcudart.so.10.1: cannot open shared object file: No such"
@@ -159,7 +159,7 @@ def test_the_message_of_article_000(environment: Environment, libraries: Librari
         "tensorflow 2.3.1, built for CUDA 10.1: libcudart.so.10.1, libcudnn.so.7 can be loaded"
     )
     [check] = environment.checks(cuda="9.2")[:1]
-    assert (check.level, check.advice) == ("problem", "update the driver, or take an older build")
+    assert (check.level, check.advice) == ("error", "update the driver, or take an older build")
 
 
 @pytest.mark.system
@@ -181,7 +181,7 @@ def test_tensorflow_by_its_build(info: str, said: str, environment: Environment)
 def test_tensorflow_that_does_not_say_its_cuda(environment: Environment) -> None:
     environment.install("tensorflow", "1.14.0")
     check = environment.check()
-    assert check.level == "notice"
+    assert check.level == "warning"
     assert check.text == (
         "tensorflow 1.14.0, which does not say for what CUDA it is built: what it loads is not"
         " known"
@@ -203,7 +203,7 @@ def test_wheels_of_libraries_and_who_looks_into_them(environment: Environment) -
     assert environment.check().level == "ok"
     shutil.rmtree(environment.site / "tensorflow-2.15.0.dist-info")
     environment.install("tensorflow", "2.13.0")
-    assert environment.check().level == "problem"
+    assert environment.check().level == "error"
 
 
 @pytest.mark.system
@@ -212,8 +212,8 @@ def test_tensorflow_and_the_kernels_it_has(environment: Environment) -> None:
     environment.install("tensorflow", "2.18.0", **build_info("12.5.1", "9", listed))
     found = environment.checks(gpus={"8.0": [0], "12.0": [1, 2], "5.2": [3]})[:-1]
     assert [(check.level, check.text.partition(": ")[2]) for check in found] == [
-        ("notice", "it compiles them first"),
-        ("notice", 'programs end with "no kernel image is available"'),
+        ("warning", "it compiles them first"),
+        ("warning", 'programs end with "no kernel image is available"'),
     ]
     assert found[0].text.startswith(
         f"tensorflow 2.18.0 has no kernels for compute capability 12.0 (GPU 1, 2), but for {listed}"
@@ -231,7 +231,7 @@ def torch_version(cuda: str | None) -> dict[str, str]:
 def test_torch_without_cuda(environment: Environment) -> None:
     environment.install("torch", "2.5.1+cpu", **torch_version(None))
     check = environment.check()
-    assert check.level == "problem"
+    assert check.level == "error"
     assert check.text == "torch 2.5.1+cpu is a build without CUDA: it sees no GPU"
     assert check.advice == (
         "install one that is built for CUDA up to 13.0: https://pytorch.org/get-started/locally/"
@@ -244,7 +244,7 @@ def test_torch_of_pypi(environment: Environment) -> None:
     environment.bring_torch("sm_50 sm_60", "libcudart.so.12", "libcudnn.so.9")
     environment.bring("nvidia/all/lib", "libcudart.so.12")
     check = environment.check(cuda="12.2")  # minor versions agree
-    assert check.level == "problem"
+    assert check.level == "error"
     assert check.text.startswith(
         "torch 2.5.1, built for CUDA 12.4, cannot load libtorch_cuda.so, so it uses no GPU (Could"
         " not dlopen library: libcudnn.so.9: cannot open shared object file"
@@ -252,10 +252,10 @@ def test_torch_of_pypi(environment: Environment) -> None:
     environment.bring("nvidia/all/lib", "libcudnn.so.9")
     environment.install("nvidia_cudnn_cu12", "9.1.0.70")
     torch, cudnn = environment.checks()
-    assert (torch.level, cudnn.level, cudnn.subject) == ("ok", "ok", "cuDNN")
+    assert (torch.level, cudnn.level, cudnn.code) == ("ok", "ok", "cuDNN")
     assert torch.text == "torch 2.5.1, built for CUDA 12.4: libtorch_cuda.so can be loaded"
     assert cudnn.text.startswith("9.1.0.70 (nvidia-cudnn-cu12, in ")
-    assert environment.checks(cuda="11.8")[0].level == "problem"
+    assert environment.checks(cuda="11.8")[0].level == "error"
 
 
 @pytest.mark.system
@@ -280,13 +280,13 @@ def test_torch_without_kernels_for_the_gpus(environment: Environment) -> None:
     environment.bring_torch("sm_75 sm_80 sm_86 sm_90 sm_100 sm_120")
     found = environment.checks(gpus={"7.0": [0, 1]})
     lacking = [check for check in found if "no kernel image is available" in check.text]
-    assert [check.level for check in lacking] == ["problem"]
+    assert [check.level for check in lacking] == ["error"]
     assert lacking[0].text.startswith(
         "torch 2.11.0 has no kernels for compute capability 7.0 (GPU 0, 1), but for sm_75 sm_80"
     )
     assert "https://pytorch.org/" in (lacking[0].advice or "")
     mixed = environment.checks(gpus={"7.0": [0], "9.0": [1, 2]})
-    assert [check.level for check in mixed if "no kernel image" in check.text] == ["notice"]
+    assert [check.level for check in mixed if "no kernel image" in check.text] == ["warning"]
     assert not any("kernel" in check.text for check in environment.checks(gpus={"9.0": [0]}))
 
 
@@ -295,7 +295,7 @@ def test_torch_that_lists_no_kernels(environment: Environment) -> None:
     environment.install("torch", "2.11.0", **torch_version("13.0"))
     [check] = environment.checks(gpus={"7.0": [0]})
     assert (check.level, check.text) == (
-        "notice", "torch 2.11.0, built for CUDA 13.0: what it loads is not known"
+        "warning", "torch 2.11.0, built for CUDA 13.0: what it loads is not known"
     )  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def test_torch_that_lists_no_kernels(environment: Environment) -> None:
 def test_jax(environment: Environment) -> None:
     environment.install("jaxlib", "0.4.35")
     check = environment.check()
-    assert check.level == "problem"
+    assert check.level == "error"
     assert "built for CUDA up to 13.0: https://docs.jax.dev/" in (check.advice or "")
     needs = 'Requires-Dist: nvidia-cudnn-cu12<10.0,>=9.1; extra == "with-cuda"\n'
     environment.install("jax_cuda12_plugin", "0.4.35", needs)
@@ -320,10 +320,10 @@ def test_jax_of_old(environment: Environment) -> None:
 
 @pytest.mark.system
 def test_several_frameworks_and_none(environment: Environment) -> None:
-    assert environment.check().level == "notice"
+    assert environment.check().level == "info"
     environment.install("torch", "2.5.1+cpu")
     environment.install("tensorflow", "2.18.0", **build_info(None))
-    assert [check.subject for check in environment.checks()] == ["torch", "tensorflow"]
+    assert [check.code for check in environment.checks()] == ["torch", "tensorflow"]
 
 
 @pytest.mark.system
@@ -333,7 +333,7 @@ def test_nothing_of_the_current_directory_is_imported(
     for name in ("json", "ctypes"):
         (tmp_path / f"{name}.py").write_text(NEVER)
     monkeypatch.chdir(tmp_path)
-    assert environment.check().level == "notice"
+    assert environment.check().level == "info"
 
 
 @pytest.mark.system
@@ -372,7 +372,7 @@ def test_what_is_no_python(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     [check] = python_checks(str(program), None)
-    assert check.level == "problem"
+    assert check.level == "error"
     assert "does not answer as Python" in check.text
     assert words in check.text
 
@@ -385,7 +385,7 @@ def test_a_library_that_crashes_the_interpreter(environment: Environment, tmp_pa
     environment.bring("torch/lib")
     build.shared(source, environment.site / "torch/lib/libtorch_cuda.so")
     check = environment.check()
-    assert check.level == "problem"
+    assert check.level == "error"
     assert "libtorch_cuda.so: it does not answer as Python: status -11" in check.text
 
 

@@ -117,8 +117,8 @@ def test_a_driver_that_cannot_be_opened_says_why(machine: MachineFactory, tmp_pa
     broken = Broken(tmp_path, "nvmlSystemGetCudaDriverVersion_v2")
     with Agent(here, env=broken.on(here)) as agent:
         problem = agent.line()["problem"]
-        assert problem["kind"] == "error"
-        assert problem["message"].startswith("gputop cannot read the NVIDIA driver: OverflowError")
+        assert (problem["level"], problem["code"]) == ("error", "error")
+        assert problem["text"].startswith("gputop cannot read the NVIDIA driver: OverflowError")
         assert agent.refresh()["problem"] == problem
         [line] = errors_of(agent)
     assert line.startswith("driver: OverflowError at pynvml.py:")

@@ -12,7 +12,7 @@ from gputop.errors import SourceError
 from gputop.export.prometheus.exposition import Exposition
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
 from gputop.manual import page
-from gputop.model.health.free import ObjectionKind
+from gputop.model.health.free import ObjectionCode
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Container, Origin
@@ -101,7 +101,7 @@ def test_every_metric_is_on_its_page() -> None:
         health=Health(xids=(Xid(79, 1.0),)), throttle=Throttle(), mig=(MigDevice(gi=1, ci=0),)
     )
     on_it = [process(7, origin=Origin(pod="p"), gpu_memory=1, sm_utilization=0.1)]
-    problem = Problem(kind="no_gpu", message="", advice="")
+    problem = Problem(code="no_gpu", text="", advice="")
     exposed = samples(frame([card], on_it), processes=True) | samples(
         Frame(host=frame().host, time=1, problem=problem)
     )
@@ -109,7 +109,7 @@ def test_every_metric_is_on_its_page() -> None:
     names = [name for name in exposed if not name.startswith(("gputop_mig_", "gputop_host_"))]
     assert [name for name in names if name not in named] == []
     assert [name for name in named - set(exposed) if name.startswith("gputop_user")] == []
-    assert [kind for kind in get_args(ObjectionKind) if f"`{kind}`" not in page("prometheus")] == []
+    assert [kind for kind in get_args(ObjectionCode) if f"`{kind}`" not in page("prometheus")] == []
 
 
 # Values
@@ -185,7 +185,7 @@ def test_whether_it_sleeps_and_lists_all(
 
 @pytest.mark.parametrize("dcgm", [False, True])
 def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> None:
-    problem = Problem(kind="driver_not_loaded", message="no", advice="do")
+    problem = Problem(code="driver_not_loaded", text="no", advice="do")
     for exposed in (
         samples(None, dcgm),
         samples(Frame(host=frame().host, time=1, problem=problem)),

@@ -11,7 +11,7 @@ from gputop.model.machine.frame import Host, Problem
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness
 from tests.builders import frame, gpu, process
 
-PROBLEM = Problem(kind="driver_not_loaded", message="no driver", advice="load it")
+PROBLEM = Problem(code="driver_not_loaded", text="no driver", advice="load it")
 
 
 def train(pid: int = 123, ticks: int | None = 7) -> AwaitedProcess:

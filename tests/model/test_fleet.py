@@ -77,7 +77,7 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
          "refused; again in 3s"),
         (of_host("a", None, UP), None, "waits for the driver"),
         (of_host("a", None, Link("connected", age=9.0)), "error", "no answer for 9s"),
-        (of_host("a", replace(frame(), problem=Problem(kind="no_gpu", message="m", advice=""))),
+        (of_host("a", replace(frame(), problem=Problem(code="no_gpu", text="m", advice=""))),
          "error", "m"),
     ],
 )  # fmt: skip

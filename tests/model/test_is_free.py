@@ -107,10 +107,10 @@ def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:
     for here in doubts:
         objection = not_free(frame([here]), here)
         assert objection is not None
-        assert not objection.known
+        assert objection.level == "warning"
     taken = not_free(frame([gpu()], [process(1)]), gpu())
     assert taken is not None
-    assert taken.known
+    assert taken.level == "info"
 
 
 def test_where_nobody_is_seen_nothing_is_counted() -> None:

@@ -32,7 +32,7 @@ def test_a_gpu_until_it_is_free() -> None:
     marks = Marks()
     assert marks.toggle_gpu(BUSY, BUSY.gpus[0])
     assert marks.has_gpu(BUSY.gpus[0])
-    problem = Problem(kind="driver_not_loaded", message="no driver", advice="load it")
+    problem = Problem(code="driver_not_loaded", text="no driver", advice="load it")
     for shown in (BUSY, replace(EMPTY, problem=problem, gpus=()), frame([gpu(0, stale_for=2.0)])):
         assert marks.handle_frame(shown) == []
     [news] = marks.handle_frame(EMPTY)

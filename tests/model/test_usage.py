@@ -99,7 +99,7 @@ def _day() -> Iterator[Frame]:
 
 
 def _unread(whole: Frame) -> Frame:
-    problem = Problem(kind="not_answering", message="m", advice="a")
+    problem = Problem(code="not_answering", text="m", advice="a")
     return replace(whole, gpus=(), processes=(), problem=problem)
 
 

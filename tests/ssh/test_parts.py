@@ -212,7 +212,7 @@ def test_an_allowance() -> None:
 def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     python = RemotePython("/usr/bin/python3", 12, "aarch64", (".abi3.so",))
     installed = ways_check("installed", Remote("/usr/bin/gputop", SPOKEN, python))
-    assert (installed.level, installed.advice) == ("ok", None)
+    assert (installed.level, installed.advice) == ("ok", "")
     assert "installed there answers (/usr/bin/gputop)" in installed.text
     carried = ways_check("carried", Remote("gputop", Versions(7, 8), python))
     assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 2-2 (gputop): ")
@@ -220,7 +220,7 @@ def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     assert "does not fit that Python (aarch64)" in carried.text
     assert "too old (x�[2J)" in ways_check("carried", Remote("x\x1b[2J", None, python)).text
     poor = ways_check("poor", Remote(old_pythons=("python3", "/opt/python3.9")))
-    assert (poor.level, poor.advice) == ("notice", "install gputop or Python 3.10 there")
+    assert (poor.level, poor.advice) == ("warning", "install gputop or Python 3.10 there")
     assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in poor.text
     assert "no Python is found there: only nvidia-smi" in ways_check("poor", Remote()).text
 

@@ -123,8 +123,8 @@ def no_gpu() -> list[Frame]:
     """The driver is loaded, and its card is gone."""
     card = PciCard(bus_id="0000:17:00.0", device_id="2335", driver="nvidia")
     problem = Problem(
-        kind="no_gpu",
-        message="the NVIDIA driver is loaded and finds no GPU",
+        code="no_gpu",
+        text="the NVIDIA driver is loaded and finds no GPU",
         advice="look for a card that fell off the bus ('sudo dmesg | grep -i xid')",
         cards=(card,),
     )

@@ -156,7 +156,7 @@ async def test_nothing_is_signalled_or_asked(hour: Path) -> None:
 
 
 async def test_a_driver_that_was_gone_is_shown_and_left_again(tmp_path: Path) -> None:
-    problem = Problem(kind="driver_not_loaded", message="the driver is gone", advice="load it")
+    problem = Problem(code="driver_not_loaded", text="the driver is gone", advice="load it")
     writer = RecordingWriter(str(tmp_path / "r"), EVERY)
     for number in range(4):
         frame = sample(number)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gputop.agent.host import is_wsl, kernel_module_version, nvidia_cards
 from gputop.agent.program import run_program
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.trust import probe_environment
 
@@ -86,7 +86,7 @@ print(json.dumps({name: look(name) for name in ("libnvidia-ml.so.1", "libcuda.so
 
 def installation_checks(
     frame: Frame, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     """Check the driver's libraries, kernel module, device nodes and cards, and any container."""
     answers, inside = frame.problem is None, container(root, environ)
     module = kernel_module_version(root)
@@ -94,16 +94,16 @@ def installation_checks(
     yield from _nvml(libraries["libnvidia-ml.so.1"], module, inside)
     yield from _libcuda(libraries["libcuda.so.1"])
     if is_wsl(root / "dev/dxg"):
-        yield Check("ok", "machine", "WSL: the driver is that of Windows, behind /dev/dxg")
+        yield Finding("ok", "machine", "WSL: the driver is that of Windows, behind /dev/dxg")
     else:
         yield _module(module, answers, inside)
         yield from _nodes(root / "dev", answers, inside)
     yield from _cards(frame, root, inside)
-    yield Check("ok", "machine", f"inside a container ({inside})" if inside else "no container")
+    yield Finding("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
-        yield Check("notice", "PID namespace", "not the machine's first one: the driver tells"
-                    f" {_listed_pids(frame)}",
-                    "docker run --pid=host shows who is on the GPUs")  # fmt: skip
+        yield Finding("warning", "PID namespace", "not the machine's first one: the driver tells"
+                      f" {_listed_pids(frame)}",
+                      "docker run --pid=host shows who is on the GPUs")  # fmt: skip
 
 
 def _listed_pids(frame: Frame) -> str:
@@ -113,9 +113,9 @@ def _listed_pids(frame: Frame) -> str:
     return "processes of the host, which have other numbers here"
 
 
-def _module(version: str | None, answers: bool, inside: str | None) -> Check:
+def _module(version: str | None, answers: bool, inside: str | None) -> Finding:
     if version is not None:
-        return Check("ok", "kernel module", version)
+        return Finding("ok", "kernel module", version)
     advice = f"sudo modprobe nvidia{', on the host' * bool(inside)}; dmesg says why it fails"
     return _missing(answers, "kernel module", "none is loaded", advice)
 
@@ -139,53 +139,53 @@ def _libraries() -> dict[str, Any]:
     return answer
 
 
-def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) -> Iterator[Check]:
+def _nvml(library: Mapping[str, Any], module: str | None, inside: str | None) -> Iterator[Finding]:
     if "error" in library:
-        yield Check("problem", "NVML", library["error"],
-                    _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
+        yield Finding("error", "NVML", library["error"],
+                      _TOOLKIT if inside else "install the NVIDIA driver")  # fmt: skip
         return
     version = library["version"] or "of unknown version"
-    yield Check("ok", "NVML", f"{version} ({library['path']})")
+    yield Finding("ok", "NVML", f"{version} ({library['path']})")
     driver = version.partition(".")[2]
     if module is not None and driver and driver != module:
         advice = f"the container brings a library of its own: remove it, and {_TOOLKIT}"
-        yield Check("problem", "NVML", f"the library is of driver {driver}, the loaded kernel"
-                    f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
+        yield Finding("error", "NVML", f"the library is of driver {driver}, the loaded kernel"
+                      f" module is {module}", advice if inside else _RELOAD)  # fmt: skip
     if lacks := library["lacks"]:
         gone = ", ".join(_SYMBOLS[name] for name in lacks)
         words = f"this driver lacks {', '.join(lacks)}, so these are N/A: {gone}"
-        yield Check("notice", "NVML", words)
+        yield Finding("info", "NVML", words)
 
 
-def _libcuda(library: Mapping[str, Any]) -> Iterator[Check]:
+def _libcuda(library: Mapping[str, Any]) -> Iterator[Finding]:
     advice = "compute programs need it: it comes with the driver; in a container, " + _TOOLKIT
     if "error" in library:
-        yield Check("problem", "libcuda", library["error"], advice)
+        yield Finding("error", "libcuda", library["error"], advice)
     elif "/stubs/" in library["path"]:
-        yield Check("problem", "libcuda", f"{library['path']} is a stub, for linking only",
-                    "take that directory out of LD_LIBRARY_PATH")  # fmt: skip
+        yield Finding("error", "libcuda", f"{library['path']} is a stub, for linking only",
+                      "take that directory out of LD_LIBRARY_PATH")  # fmt: skip
     else:
         version = f"CUDA {library['version']} " if library["version"] else ""
-        yield Check("ok", "libcuda", f"{version}({library['path']})")
+        yield Finding("ok", "libcuda", f"{version}({library['path']})")
 
 
-def _nodes(dev: Path, answers: bool, inside: str | None) -> Iterator[Check]:
+def _nodes(dev: Path, answers: bool, inside: str | None) -> Iterator[Finding]:
     names = sorted(path.name for path in dev.glob("nvidia*") if _NODE.match(path.name))
     make = _TOOLKIT if inside else "sudo nvidia-modprobe -c 0 -u"
     denied = [dev / name for name in names if not os.access(dev / name, os.R_OK | os.W_OK)]
     for node in denied:
-        yield Check("problem", "device nodes", f"you may not use {node}", _permission(node))
+        yield Finding("error", "device nodes", f"you may not use {node}", _permission(node))
     if not names:
         yield _missing(answers, "device nodes", f"no {dev}/nvidia*", make)
     elif "nvidia-uvm" not in names:
         text = f"no {dev}/nvidia-uvm, which CUDA needs and, outside of containers, makes"
         yield _missing(not inside, "device nodes", text, make)
     if names and not denied:
-        yield Check("ok", "device nodes", " ".join(names))
+        yield Finding("ok", "device nodes", " ".join(names))
 
 
-def _missing(harmless: bool, subject: str, text: str, advice: str) -> Check:
-    return Check("notice" if harmless else "problem", subject, text, None if harmless else advice)
+def _missing(harmless: bool, code: str, text: str, advice: str) -> Finding:
+    return Finding("info" if harmless else "error", code, text, "" if harmless else advice)
 
 
 def _permission(node: Path) -> str:
@@ -202,18 +202,18 @@ def _permission(node: Path) -> str:
     return f"join its group: sudo usermod -aG {group.gr_name} {user}, then log in again"
 
 
-def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Check]:
+def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Finding]:
     cards = nvidia_cards(root / "sys")
     for card in cards:
         if card.driver == "vfio-pci":
-            yield Check("notice", "PCI bus", f"{card}: it is for a virtual machine")
+            yield Finding("info", "PCI bus", f"{card}: it is for a virtual machine")
         elif card.driver != "nvidia" and not inside:
-            yield Check("problem", "PCI bus", str(card), "sudo modprobe nvidia; where nouveau has"
-                        " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
+            yield Finding("error", "PCI bus", str(card), "sudo modprobe nvidia; where nouveau has"
+                          " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
     driven, shown = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
     if driven > shown and frame.problem is None and not inside:
-        yield Check("notice", "PCI bus", f"the driver has {driven} cards and shows {shown} GPUs",
-                    "a job (Slurm) hides those that are not its own; else one may have failed:"
-                    " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
+        yield Finding("warning", "PCI bus", f"the driver has {driven} cards and shows {shown} GPUs",
+                      "a job (Slurm) hides those that are not its own; else one may have failed:"
+                      " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
     elif cards:
-        yield Check("ok", "PCI bus", f"{len(cards)} NVIDIA cards")
+        yield Finding("ok", "PCI bus", f"{len(cards)} NVIDIA cards")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gputop.agent.program import run_program
 from gputop.errors import UsageError
 from gputop.model.doctor.builds import Build, kernels_for, runs_on
-from gputop.model.machine.check import Check, CheckLevel
+from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.text import printable
 from gputop.trust import (
     is_elevated,
@@ -94,7 +94,7 @@ def find_interpreter(given: str) -> str:
 
 def python_checks(
     interpreter: str, cuda: str | None, gpus: Mapping[str, Sequence[int]] | None = None
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     """Check the environment of an interpreter. `cuda`: the newest version that the driver runs;
     `gpus`: indices by compute capability."""
     if refused := _refusal(interpreter):
@@ -102,18 +102,18 @@ def python_checks(
         return
     answer = _ask(interpreter)
     if isinstance(answer, str):
-        yield Check("problem", "Python", f"{interpreter} {answer}")
+        yield Finding("error", "Python", f"{interpreter} {answer}")
         return
-    yield Check("ok", "Python", f"{answer.version} ({interpreter})")
+    yield Finding("ok", "Python", f"{answer.version} ({interpreter})")
     packages = _packages(answer.path)
     builds = [build for find in (_torch, _tensorflow, _jax) if (build := find(packages))]
     for build in builds:
         yield from _build_checks(build, interpreter, packages, cuda, gpus or {})
     if not builds:
-        yield Check("notice", "Python", "neither torch, tensorflow nor jax is in this environment")
+        yield Finding("info", "Python", "neither torch, tensorflow nor jax is in this environment")
     for name, package in packages.items():
         if name.startswith("nvidia-cudnn"):
-            yield Check("ok", "cuDNN", f"{package.version} ({name}, in {package.folder})")
+            yield Finding("ok", "cuDNN", f"{package.version} ({name}, in {package.folder})")
 
 
 def _ask(interpreter: str, arguments: Sequence[str] = ()) -> _Answer | str:
@@ -132,7 +132,7 @@ def _ask(interpreter: str, arguments: Sequence[str] = ()) -> _Answer | str:
     return f"does not answer as Python: status {done.status}, {last[:200] or 'no output'}"
 
 
-def _refusal(interpreter: str) -> Check | None:
+def _refusal(interpreter: str) -> Finding | None:
     """Return why root does not run an interpreter: starting it runs code from its environment
     (`.pth`, `sitecustomize`), loading libraries runs theirs, and others could change both."""
     if not is_elevated():
@@ -145,7 +145,7 @@ def _refusal(interpreter: str) -> Check | None:
         return None
     text = f"{interpreter} is not run as root, since others can change what it runs: {reason}"
     command = f"sudo -u {_owner(interpreter)} gputop doctor --python {shlex.quote(interpreter)}"
-    return Check("problem", "Python", text, f"run it as its own user: {command}")
+    return Finding("error", "Python", text, f"run it as its own user: {command}")
 
 
 def _prefixes(interpreter: str) -> list[Path]:
@@ -251,20 +251,20 @@ def _build_checks(
     packages: Mapping[str, _Package],
     cuda: str | None,
     gpus: Mapping[str, Sequence[int]],
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     title = f"{build.name} {build.version}"
     if build.cuda is None:
         limit = f" up to {cuda}" if cuda else ""
-        yield Check("problem", build.name, f"{title} is a build without CUDA: it sees no GPU",
-                    f"install one that is built for CUDA{limit}: {build.page}")  # fmt: skip
+        yield Finding("error", build.name, f"{title} is a build without CUDA: it sees no GPU",
+                      f"install one that is built for CUDA{limit}: {build.page}")  # fmt: skip
         return
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
-        yield Check("problem", build.name, text, "update the driver, or take an older build")
+        yield Finding("error", build.name, text, "update the driver, or take an older build")
     libraries, listing = _libraries(build, packages)
     answer = _ask(interpreter, [listing, *libraries])
     if isinstance(answer, str):
-        yield Check("problem", build.name, f"{title}: loading {', '.join(libraries)}: it {answer}")
+        yield Finding("error", build.name, f"{title}: loading {', '.join(libraries)}: it {answer}")
         return
     architectures = build.architectures or tuple(answer.architectures)
     yield from _kernel_checks(replace(build, architectures=architectures), gpus)
@@ -285,12 +285,12 @@ def _libraries(build: Build, packages: Mapping[str, _Package]) -> tuple[list[str
     return [wheels.get(name, name) for name in build.libraries()], ""
 
 
-def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[Check]:
-    """Yield a problem if the build has kernels for none of the GPUs, otherwise notices."""
+def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[Finding]:
+    """Yield an error if the build has kernels for none of the GPUs, otherwise warnings."""
     if not build.architectures:
         return
     kernels = {capability: kernels_for(build.architectures, capability) for capability in gpus}
-    level: CheckLevel = "problem" if set(kernels.values()) == {"none"} else "notice"
+    level: Level = "error" if set(kernels.values()) == {"none"} else "warning"
     listed = " ".join(build.architectures)
     for capability, available in kernels.items():
         if available == "compiled":
@@ -300,14 +300,14 @@ def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[
             f" {', '.join(map(str, gpus[capability]))}), but for {listed}: "
         )
         if available == "ptx":
-            yield Check("notice", build.name, f"{text}it compiles them first",
-                        "the first start takes long")  # fmt: skip
+            yield Finding("warning", build.name, f"{text}it compiles them first",
+                          "the first start takes long")  # fmt: skip
         else:
             text += 'programs end with "no kernel image is available"'
-            yield Check(level, build.name, text, f"take a build that has them: {build.page}")
+            yield Finding(level, build.name, text, f"take a build that has them: {build.page}")
 
 
-def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -> Check:
+def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -> Finding:
     """Return whether the libraries could be loaded, and what to do if not."""
     title = f"{build.name} {build.version}"
     built = f"built for CUDA {build.cuda}"
@@ -321,10 +321,10 @@ def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -
             f"{title}, {built}, cannot load {', '.join(failed)}, so it uses no GPU (Could not"
             f" dlopen library: {first}; LD_LIBRARY_PATH: {search or 'not set'})"
         )
-        return Check("problem", build.name, text,
-                     "install it again with its libraries, or put that version of them into"
-                     f" LD_LIBRARY_PATH: {build.page}")  # fmt: skip
+        return Finding("error", build.name, text,
+                       "install it again with its libraries, or put that version of them into"
+                       f" LD_LIBRARY_PATH: {build.page}")  # fmt: skip
     if not names:
-        return Check("notice", build.name, f"{title}, {built}: what it loads is not known",
-                     f"what it needs: {build.page}")  # fmt: skip
-    return Check("ok", build.name, f"{title}, {built}: {', '.join(names)} can be loaded")
+        return Finding("warning", build.name, f"{title}, {built}: what it loads is not known",
+                       f"what it needs: {build.page}")  # fmt: skip
+    return Finding("ok", build.name, f"{title}, {built}: {', '.join(names)} can be loaded")

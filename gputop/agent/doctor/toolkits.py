@@ -12,7 +12,7 @@ from pathlib import Path
 from gputop.agent.doctor.installation import container
 from gputop.agent.program import answer_of
 from gputop.model.doctor.builds import runs_on
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.trust import find_program, read_text
 
 _ROOT = Path("/")
@@ -28,19 +28,19 @@ _SYSTEM = "usr/include", "usr/include/x86_64-linux-gnu", "usr/include/aarch64-li
 
 def toolkit_checks(
     cuda: str | None, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     """Check what is installed for CUDA besides the driver, which runs CUDA up to `cuda`."""
     kits = _toolkits(root, environ)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         folder = environ.get(variable)
         if folder and not Path(folder).is_dir():
             text = f"{variable}={folder} is not a directory"
-            yield Check("problem", "toolkit", text, "unset it, or set it to where a toolkit is")
+            yield Finding("error", "toolkit", text, "unset it, or set it to where a toolkit is")
     for folder, version in kits.items():
         yield _toolkit(folder, version, cuda)
     if not kits:
-        yield Check("notice", "toolkit", "none: who compiles CUDA code needs one; most wheels bring"
-                    " their own libraries")  # fmt: skip
+        yield Finding("info", "toolkit", "none: who compiles CUDA code needs one; most wheels bring"
+                      " their own libraries")  # fmt: skip
     yield from _cudnn(kits, root, environ)
     yield from _runtimes(container(root, environ), environ)
 
@@ -71,15 +71,15 @@ def _version(folder: Path) -> str | None:
     return said[1] if said else called[1] if called else None
 
 
-def _toolkit(folder: str, version: str | None, cuda: str | None) -> Check:
+def _toolkit(folder: str, version: str | None, cuda: str | None) -> Finding:
     text = f"CUDA {version or 'of unknown version'} ({folder})"
     if version is None or cuda is None or runs_on(version, cuda):
-        return Check("ok", "toolkit", text)
+        return Finding("ok", "toolkit", text)
     text += f": what it compiles does not run on this driver, which runs CUDA up to {cuda}"
-    return Check("notice", "toolkit", text, "update the driver, or take an older toolkit")
+    return Finding("warning", "toolkit", text, "update the driver, or take an older toolkit")
 
 
-def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Check]:
+def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Find cuDNN by the libraries that the loader finds, and by headers."""
     ldconfig, _ = find_program("ldconfig", ("/sbin", "/usr/sbin"), environ.get("PATH", ""))
     listed = _CUDNN.findall(answer_of([ldconfig, "-p"], _LIMIT)) if ldconfig else []
@@ -87,17 +87,17 @@ def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Itera
     beside = [path for folder in own if folder for path in Path(folder).glob("libcudnn.so.[0-9]*")]
     paths = {path.resolve() for path in (*map(Path, listed), *beside)}
     for path in sorted(paths):
-        yield Check("ok", "cuDNN", f"{path.name.partition('.so.')[2]} ({path})")
+        yield Finding("ok", "cuDNN", f"{path.name.partition('.so.')[2]} ({path})")
     folders = [root / folder for folder in _SYSTEM] + [Path(kit) / "include" for kit in kits]
     for header in (folder / name for folder in folders for name in ("cudnn_version.h", "cudnn.h")):
         if numbers := _MACRO.findall(read_text(header)):
-            yield Check("ok", "cuDNN", f"{'.'.join(numbers)} ({header})")
+            yield Finding("ok", "cuDNN", f"{'.'.join(numbers)} ({header})")
             paths.add(header)
     if not paths:
-        yield Check("ok", "cuDNN", "none, apart from what wheels bring")
+        yield Finding("ok", "cuDNN", "none, apart from what wheels bring")
 
 
-def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Check]:
+def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     versions = {}
     for name in ("docker", "podman", "nvidia-ctk"):
         program, refused = find_program(name, search=environ.get("PATH", ""))
@@ -105,9 +105,10 @@ def _runtimes(inside: str | None, environ: Mapping[str, str]) -> Iterator[Check]
             said = _NUMBER.search(answer_of([program, "--version"], _LIMIT))
             versions[name] = f"{name} {said[0]}" if said else name
         elif refused:
-            yield Check("notice", "containers", refused)
+            yield Finding("warning", "containers", refused)
     if versions.keys() & {"docker", "podman"} and "nvidia-ctk" not in versions and not inside:
-        yield Check("notice", "containers", f"{', '.join(versions.values())}, without nvidia-ctk",
-                    "to use GPUs in containers, install nvidia-container-toolkit")  # fmt: skip
+        text = f"{', '.join(versions.values())}, without nvidia-ctk"
+        yield Finding("warning", "containers", text,
+                      "to use GPUs in containers, install nvidia-container-toolkit")  # fmt: skip
     else:
-        yield Check("ok", "containers", ", ".join(versions.values()) or "no runtime")
+        yield Finding("ok", "containers", ", ".join(versions.values()) or "no runtime")

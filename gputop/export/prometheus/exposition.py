@@ -102,4 +102,4 @@ def _add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, co
     out.add("gputop_reading_age_seconds", help_, max(0.0, now - frame.time))
     if frame.problem is not None:
         help_ = "Why the driver cannot be read (always 1)"
-        out.add("gputop_problem", help_, 1, kind=frame.problem.kind)
+        out.add("gputop_problem", help_, 1, kind=frame.problem.code)

@@ -81,7 +81,7 @@ def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> 
     """Add whether a GPU is free, and why not. If that cannot be known, `gputop_gpu_free` is absent
     and the reason says why."""
     objection = not_free(frame, gpu)
-    is_known = objection is None or objection.known
+    is_known = objection is None or objection.is_sure
     out.add(
         "gputop_gpu_free",
         "Whether a new job could have the GPU; absent where that cannot be known",
@@ -89,7 +89,7 @@ def _add_free(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> 
     )  # fmt: skip
     if objection is not None:
         help_ = "Why the GPU is not free, or why that cannot be known (always 1)"
-        out.add("gputop_gpu_not_free", help_, 1, reason=objection.kind, **labels)
+        out.add("gputop_gpu_not_free", help_, 1, reason=objection.code, **labels)
 
 
 def _add_findings(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -> None:
@@ -112,6 +112,6 @@ def _add_mig_device(out: Families, frame: Frame, gpu: Gpu, device: MigDevice) ->
             name = metric.prometheus.replace("gputop_gpu_", "gputop_mig_", 1)
             out.add_metric(metric, device, name, **labels)
     objection = not_free(frame, gpu, device)
-    if objection is None or objection.known:
+    if objection is None or objection.is_sure:
         help_ = "Whether a new job could have the MIG device"
         out.add("gputop_mig_free", help_, objection is None, **labels)

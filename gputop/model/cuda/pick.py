@@ -28,7 +28,7 @@ from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.resolve import resolve
-from gputop.model.health.free import ObjectionKind, count_of_free, objections
+from gputop.model.health.free import ObjectionCode, count_of_free, objections
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, gpus_named
@@ -219,9 +219,9 @@ def _peak(frames: Sequence[Frame], gpu: Gpu) -> float | None:
 
 def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) -> _Refusal | None:
     waived = _waived(wanted)
-    against = [o for o in objections(frame, gpu) if o.kind not in waived]
+    against = [o for o in objections(frame, gpu) if o.code not in waived]
     least = wanted.min_free or 0
-    if lasting := next((o for o in against if o.kind in _LASTING), None):
+    if lasting := next((o for o in against if o.code in _LASTING), None):
         return _Refusal(lasting.text, lasts=True)
     if (gpu.memory_total or least) < least:
         return _Refusal(f"it has {size(gpu.memory_total)} of memory in all", lasts=True)
@@ -231,9 +231,9 @@ def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) ->
     return None if text is None else _Refusal(text)
 
 
-def _waived(wanted: PickRequest) -> set[ObjectionKind]:
+def _waived(wanted: PickRequest) -> set[ObjectionCode]:
     """Return the objections that do not count, or for which the request sets its own limit."""
-    waived: set[ObjectionKind] = set()
+    waived: set[ObjectionCode] = set()
     if wanted.max_utilization is not None:
         waived.add("work")
     if wanted.min_free is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from gputop.model.health.findings import findings, heard
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import CONTAINER, limits
@@ -17,14 +19,14 @@ _UNSAID |= {"stale_for", "error"}
 """Metrics that may be None although all is well, or in the first frames."""
 
 
-def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Check]:
+def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Finding]:
     """Yield checks of a machine's driver and GPUs, by its last frame; N/A is what no frame has.
 
     is_poor: only nvidia-smi was read, so a missing value says nothing about card or driver.
     """
     frame = frames[-1]
     if frame.problem is not None:
-        yield Check("problem", "driver", frame.problem.message, frame.problem.advice)
+        yield Finding("error", "driver", frame.problem.text, frame.problem.advice)
         return
     count = len(frame.gpus)
     facts = [
@@ -32,38 +34,33 @@ def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Che
         frame.cuda_version and f"runs CUDA up to {frame.cuda_version}",
         f"{count} GPU{'s' * (count != 1)}",
     ]
-    yield Check("ok", "driver", ", ".join(filter(None, facts)))
+    yield Finding("ok", "driver", ", ".join(filter(None, facts)))
     for gpu in frame.gpus:
         yield from _gpu_checks(frame, gpu)
     if is_poor:
         return
     yield from _not_available(frames)
-    yield Check("ok", "XIDs", heard(frame).removeprefix("XIDs: "))
+    yield Finding("ok", "XIDs", heard(frame).removeprefix("XIDs: "))
 
 
-def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Check]:
-    subject = f"GPU {gpu.index}"
+def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    code = f"GPU {gpu.index}"
     if gpu.state == "late":
-        yield Check("problem", subject, f"has not answered for {duration(gpu.stale_for)}",
-                    "look again: gputop doctor")  # fmt: skip
+        yield Finding("error", code, f"has not answered for {duration(gpu.stale_for)}",
+                      "look again: gputop doctor")  # fmt: skip
     if gpu.state == "asleep":
-        yield Check("ok", subject, "asleep, and not queried, since that would wake it")
+        yield Finding("ok", code, "asleep, and not queried, since that would wake it")
     for finding in findings(frame, gpu):
-        yield Check(
-            "problem" if finding.level == "error" else "notice",
-            subject,
-            finding.text,
-            finding.advice,
-        )
+        yield replace(finding, code=code)
     for sentence in limits(frame, gpu):
         if sentence != CONTAINER:  # the check of the PID namespace says it once
-            yield Check("notice", subject, sentence)
+            yield Finding("info", code, sentence)
     if gpu.listed == "none" and not frame.host.wsl:
-        yield Check("notice", subject, "the driver does not list its processes, as without"
-                    " permission: who uses it is not known")  # fmt: skip
+        yield Finding("warning", code, "the driver does not list its processes, as without"
+                      " permission: who uses it is not known")  # fmt: skip
 
 
-def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
+def _not_available(frames: Sequence[Frame]) -> Iterator[Finding]:
     """Yield the values that no frame has, by the detail page's headings; equal gaps together."""
     gaps: dict[str, list[Gpu]] = {}
     for gpu in frames[-1].gpus:
@@ -75,7 +72,7 @@ def _not_available(frames: Sequence[Frame]) -> Iterator[Check]:
         who = "GPU " + ", ".join(str(gpu.index) for gpu in gpus)
         if len(gpus) == len(frames[-1].gpus):
             who = "every GPU"
-        yield Check("ok", "N/A", f"{who} ({names}), because of the card or the driver: {text}")
+        yield Finding("ok", "N/A", f"{who} ({names}), because of the card or the driver: {text}")
 
 
 def _gaps(samples: Sequence[Gpu]) -> str:

@@ -97,7 +97,7 @@ def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | Non
     """Return the level and the reason of a host without data."""
     link = state.link
     if summary is not None and summary.frame.problem is not None:
-        return "error", summary.frame.problem.message
+        return "error", summary.frame.problem.text
     if link.state == "ended":
         again = ""
         if state.retry_in is not None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import msgspec
-
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
+from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.limits import is_unified
@@ -28,7 +27,7 @@ UNSEEN = (
     " (gputop free --shared --min-free SIZE goes by memory alone)"
 )
 
-ObjectionKind = Literal[
+ObjectionCode = Literal[
     "health", "silent", "mode", "reserved", "unseen", "unlisted", "users", "exclusive", "memory",
     "work",
 ]  # fmt: skip
@@ -65,15 +64,23 @@ WORDS = (
 """Every `Objection.short`, with figures as examples, and what it means."""
 
 
-class Objection(msgspec.Struct, frozen=True):
-    """Why a GPU or MIG device is not free."""
+class Objection(Finding, frozen=True, kw_only=True):
+    """Why a GPU or MIG device is not free: an `error` if it needs attention, `info` if it is taken,
+    a `warning` if it may be free and that cannot be found out. The text is a clause about the GPU.
+    """
 
-    kind: ObjectionKind
+    code: ObjectionCode
     short: str
-    """A word or two, for a cell; `text` is a clause about the GPU."""
-    text: str
-    known: bool = True
-    """False if it may be free, but that cannot be found out."""
+    """A word or two, for a cell."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the GPU is known not to be free."""
+        return self.level != "warning"
+
+
+def _objection(code: ObjectionCode, short: str, text: str, level: Level = "info") -> Objection:
+    return Objection(level=level, code=code, short=short, text=text)
 
 
 def is_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
@@ -97,7 +104,7 @@ def count_of_free(frame: Frame) -> int | None:
     against = [not_free(frame, gpu) for gpu in frame.gpus]
     free = against.count(None)
     unseen = any(
-        objection is not None and objection.kind in ("unseen", "unlisted") for objection in against
+        objection is not None and objection.code in ("unseen", "unlisted") for objection in against
     )
     return None if not free and unseen else free
 
@@ -111,14 +118,14 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     claim = []
     if gpu.reservation is not None:
         words = reserved_words(gpu.reservation, frame.time)
-        claim.append(Objection("reserved", "reserved", f"it is {words}"))
+        claim.append(_objection("reserved", "reserved", f"it is {words}"))
     in_use = bool(_on(frame, gpu, device))
     yield from () if in_use else claim
     yield from _processes(frame, gpu, device)
     yield from claim if in_use else ()
     if gpu.state != "lost" and (sick := blocking(frame, gpu)):
-        yield Objection(
-            "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}"
+        yield _objection(
+            "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}", "error"
         )
     yield from _memory(gpu, device)
     yield from _work(gpu, device)
@@ -126,34 +133,34 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
 
 def _state(gpu: Gpu) -> Iterator[Objection]:
     if gpu.state == "lost":
-        yield Objection("health", "lost", printable(gpu.complaint or "", 200))
+        yield _objection("health", "lost", printable(gpu.complaint or "", 200), "error")
     if gpu.is_overdue:
-        yield Objection("silent", "no answer", "it does not answer", known=False)
+        yield _objection("silent", "no answer", "it does not answer", "warning")
     elif gpu.uuid is None:
         text = "its UUID is not known" if gpu.has_answered else "it has not answered yet"
-        yield Objection("silent", "no answer", text, known=False)
+        yield _objection("silent", "no answer", text, "warning")
     if gpu.state == "asleep":
         text = "it is asleep, and is not asked who is on it, which would wake it"
-        yield Objection("silent", "asleep", text, known=False)
+        yield _objection("silent", "asleep", text, "warning")
 
 
 def _mode(gpu: Gpu) -> Iterator[Objection]:
     if gpu.mig_mode:
         text = "it is in MIG mode, where a job gets an instance (nvidia-smi -L), not a GPU"
-        yield Objection("mode", "MIG mode", text)
+        yield _objection("mode", "MIG mode", text)
     if gpu.compute_mode == "prohibited":
-        yield Objection("mode", "prohibited", "its compute mode is prohibited")
+        yield _objection("mode", "prohibited", "its compute mode is prohibited")
 
 
 def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     if gpu.listed == "ours":
-        yield Objection("unseen", "none seen", UNSEEN, known=False)
+        yield _objection("unseen", "none seen", UNSEEN, "warning")
     elif gpu.listed == "none":
-        yield Objection(
-            "unlisted", "not listed", "the driver does not say who is on it", known=False
+        yield _objection(
+            "unlisted", "not listed", "the driver does not say who is on it", "warning"
         )
     elif gpu.listed == "unknown":
-        yield Objection("unlisted", "not listed", "who is on it has not been seen yet", known=False)
+        yield _objection("unlisted", "not listed", "who is on it has not been seen yet", "warning")
     if here := _on(frame, gpu, device):
         named = users(frame, gpu) if device is None else users_of(here)
         who = [printable(user, 40) for user in named]
@@ -161,8 +168,8 @@ def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Obj
         who += [f"{unknown} of unknown users"] if unknown else []
         exclusive = (gpu.compute_mode or "").startswith("exclusive")
         mode = ", and its compute mode is exclusive" if exclusive else ""
-        kind: ObjectionKind = "exclusive" if exclusive else "users"
-        yield Objection(kind, "in use", f"processes of {', '.join(who)}{mode}")
+        code: ObjectionCode = "exclusive" if exclusive else "users"
+        yield _objection(code, "in use", f"processes of {', '.join(who)}{mode}")
 
 
 def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
@@ -184,11 +191,11 @@ def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     used = (device or gpu).memory_used
     if used is None:
         text = "how much of its memory is in use is not known"
-        yield Objection("memory", "memory unknown", text, known=False)
+        yield _objection("memory", "memory unknown", text, "warning")
     elif is_notable(used):
         hidden = gpu.memory_unaccounted is None or is_notable(gpu.memory_unaccounted)
         holder = "by nobody who can be seen from here" if hidden else "by graphics processes"
-        yield Objection("memory", f"{size(used)} in use", f"{size(used)} in use, {holder}")
+        yield _objection("memory", f"{size(used)} in use", f"{size(used)} in use, {holder}")
 
 
 def _is_the_systems(gpu: Gpu) -> bool:
@@ -201,7 +208,7 @@ def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     if device is not None:
         utilization = None if device.activity is None else device.activity.graphics
     elif utilization is None:
-        yield Objection("work", "load unknown", "its utilization is not known", known=False)
+        yield _objection("work", "load unknown", "its utilization is not known", "warning")
     if utilization is not None and utilization > AT_WORK:
         busy = f"{percent(utilization)} % busy"
-        yield Objection("work", busy, f"{busy}, more than {AT_WORK * 100:g} %")
+        yield _objection("work", busy, f"{busy}, more than {AT_WORK * 100:g} %")

@@ -22,13 +22,15 @@ ok       looked at, and as it should be
 _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True):
     """Something that was found."""
 
     level: Level
+    """`error`, `warning`, `info` or `ok`."""
     code: str
     """What it is about, in a word or two: `XID 79`, `libcuda`, `value-range`."""
     text: str
+    """What was found."""
     advice: str = ""
     """What to do; empty if nothing, or if the text says it."""
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from gputop.model.machine.environment import CudaContext, Standpoint
+from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.topology import Links, Topology
@@ -23,7 +24,7 @@ T = TypeVar("T")
 SCHEMA = 3
 """Raised when a field changes its meaning or goes away; new fields do not raise it."""
 
-ProblemKind = Literal[
+ProblemCode = Literal[
     "library_not_found",
     "driver_not_loaded",
     "version_mismatch",
@@ -132,22 +133,20 @@ class PciCard(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.bus_id} (10de:{self.device_id}, {driver})"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(Finding, frozen=True, kw_only=True):
     """Why there is nothing to show, and what to do."""
 
-    kind: ProblemKind
-    """For programs: `library_not_found`, `driver_not_loaded`, `version_mismatch`, `no_permission`,
-    `no_gpu`, `not_answering`, `agent_ended` or `error`."""
-    message: str
-    """What happened."""
-    advice: str
-    """What to do."""
+    level: Level = "error"
+    """Always `error`."""
+    code: ProblemCode
+    """`library_not_found`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `no_gpu`,
+    `not_answering`, `agent_ended` or `error`."""
     cards: tuple[PciCard, ...] = ()
     """The NVIDIA cards that the PCI bus shows nevertheless."""
 
     def __str__(self) -> str:
         cards = ", ".join(map(str, self.cards))
-        return f"{self.message}: {self.advice}" + (f"; on the PCI bus: {cards}" if cards else "")
+        return f"{self.text}: {self.advice}" + (f"; on the PCI bus: {cards}" if cards else "")
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):

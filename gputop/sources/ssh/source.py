@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from gputop.model.fleet.link import Link, LinkKind
-from gputop.model.machine.check import Check
+from gputop.model.machine.finding import Finding
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
@@ -18,7 +18,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.start import Remote
 
 CONNECTION = "connection"
-"""The subject of the check."""
+"""The code of the finding."""
 _STALL = 20.0
 """Seconds without a line, even a ping's reply, after which a screen starts over."""
 
@@ -48,7 +48,7 @@ class SshSource(AgentSource[Connection]):
         return self._connection.link
 
     @property
-    def way(self) -> Check | None:
+    def way(self) -> Finding | None:
         """Which of the three ways to read the machine was taken, and why; None before that."""
         how, remote = self.link.how, self._connection.remote
         return None if how is None or remote is None else ways_check(how, remote)
@@ -58,18 +58,18 @@ class SshSource(AgentSource[Connection]):
         return Connection(self.name, options, self._timeout, self._whole)
 
 
-def ways_check(how: LinkKind, remote: Remote) -> Check:
+def ways_check(how: LinkKind, remote: Remote) -> Finding:
     """Return the check of a machine that is read in one way; `remote` is what there is."""
     if how == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
-        return Check("ok", CONNECTION, text).harmless()
+        return Finding("ok", CONNECTION, text).harmless()
     if how == "carried":
-        return Check("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+        return Finding("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
     text = (
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
         "values, and no signals, mapping or details"
     )
-    return Check("notice", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
+    return Finding("warning", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
 
 
 def _gputop(remote: Remote) -> str:

@@ -57,11 +57,11 @@ class ProblemScreen(Screen[None]):
 def _parts(host: str, problem: Problem, tries: bool) -> Iterator[tuple[str, str] | str]:
     yield ("gputop", "bold")
     yield f"  {host}\n\n"
-    yield (problem.message[:1].upper() + problem.message[1:].rstrip(".") + ".", "bold $gp-alarm")
+    yield (problem.text[:1].upper() + problem.text[1:].rstrip(".") + ".", "bold $gp-alarm")
     yield f"\n\n{problem.advice[:1].upper() + problem.advice[1:]}.\n"
     if problem.cards:
         yield "\nNVIDIA cards on the PCI bus:\n"
         for card in problem.cards:
             yield f"  {card}\n"
-    if tries and problem.kind != "agent_ended":
+    if tries and problem.code != "agent_ended":
         yield "\ngputop tries again every few seconds."
