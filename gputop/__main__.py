@@ -10,10 +10,12 @@ import gc
 import os
 import sys
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_FIRST = [] if getattr(sys.flags, "safe_path", sys.flags.isolated) else sys.path[:1]
+"""Where Python searches first, for `python -m` the working directory: an agent does not."""
 if not __package__:
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if path != here]
-    sys.path.append(os.path.dirname(here))
+    sys.path[:] = [path for path in sys.path if path != _HERE]
+    sys.path.append(os.path.dirname(_HERE))
 
 
 def fill_streams() -> None:
@@ -36,7 +38,8 @@ def wait_for_children() -> None:
 
 
 def skip_unused_imports() -> None:
-    """Skip what libraries import but an agent does not need: a seventh of its start-up time."""
+    """Skip what libraries import but neither an agent nor a snapshot needs: a seventh of their
+    start-up time."""
     # msgspec makes do with typing if typing_extensions cannot be imported.
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
     # pynvml calls it only on Windows; it imports subprocess, shutil and what they need.
@@ -53,6 +56,17 @@ def _find_library(name: str) -> str | None:
     return find_library(name)
 
 
+def become_agent(arguments: list[str]) -> int:
+    """Be what `gputop agent` is, as a copy of a program that was started for something else."""
+    if sys.path[:1] == _FIRST:
+        del sys.path[0]
+    sys.path.append(os.path.dirname(_HERE))
+    skip_unused_imports()
+    from gputop.cli import main as command_line
+
+    return command_line(["agent", *arguments])
+
+
 def main() -> int:
     """Run the command line and return the exit status."""
     fill_streams()
@@ -60,16 +74,22 @@ def main() -> int:
     gc.disable()  # imports make no garbage; a command that runs for long turns it on again
     from gputop.variables import drop_untrusted
 
+    libraries = os.environ.get("LD_LIBRARY_PATH")
     drop_untrusted(os.environ)
     words = sys.argv[1:]
     if words[:1] == ["agent"]:
         skip_unused_imports()
     else:
         from gputop.commands import HELP
-        from gputop.sources.agent_process import start_early
+        from gputop.sources import agent_process
+        from gputop.sources.agent_process import start_early, wants_screen
 
+        if libraries == os.environ.get("LD_LIBRARY_PATH"):  # what a program started with, it keeps
+            agent_process.become_agent = become_agent
         if HELP.keys().isdisjoint(words):  # options alone, as `-i 2 -u me`, mean the screen too
             start_early(words)
+            if not wants_screen(words):
+                skip_unused_imports()
     from gputop.cli import main as command_line
 
     return command_line(words)
@@ -78,12 +98,15 @@ def main() -> int:
 def run() -> None:
     """Run the command line and exit, with no child left running."""
     try:
-        sys.exit(main())
+        status = main()
     finally:
         if sys.argv[1:2] != ["agent"]:
             from gputop.sources.child import end_all
 
             end_all()
+    if "typing_extensions" in sys.modules and sys.modules["typing_extensions"] is None:
+        os._exit(status)  # all is written; to take a snapshot apart would take Python 9 ms
+    sys.exit(status)
 
 
 if __name__ == "__main__":

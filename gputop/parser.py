@@ -151,7 +151,8 @@ def read(words: Sequence[str]) -> argparse.Namespace:
 def make_parser(words: Sequence[str]) -> _ArgumentParser:
     """Return the parser for command lines with these words; for all, if they name every command.
 
-    A command is imported only if it is named, so that the others start without its delay.
+    A command is imported only if it is named, so that the others start without its delay. Words
+    that name a form of snapshot, and nothing else, need no command.
     """
     parser = _ArgumentParser(
         prog="gputop",
@@ -164,9 +165,11 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
     add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
         help="print the completion script for a shell and exit")  # fmt: skip
     add("-V", "--version", action=_Version, help="print the versions and exit")
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(
+        dest="command", title="commands", metavar="COMMAND", prog=parser.prog
+    )
     parser.commands = commands.choices
-    for name, summary in HELP.items():
+    for name, summary in () if _FORMS.issuperset(words) else HELP.items():
         if name in words:
             module = command_module(name)
             of_command = commands.add_parser(
@@ -178,6 +181,9 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     return parser
+
+
+_FORMS = frozenset({"--once", "-1", "--json", "--line"})
 
 
 class _Version(argparse.Action):

@@ -16,8 +16,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +27,9 @@ from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_fo
 from gputop.model.machine.text import printable
 from gputop.output import complain
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
 Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
@@ -168,6 +170,8 @@ def without_actions(session: Session) -> Session:
 
 def settings_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the settings file, which need not exist."""
+    from pathlib import Path  # slow to import, and most commands need no settings
+
     return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")
 
 

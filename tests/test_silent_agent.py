@@ -42,12 +42,17 @@ def start(here: Machine, words: str) -> subprocess.Popen[str]:
 
 
 def agent_of(pid: int) -> int:
-    """The agent that a gputop has started, once it is one."""
+    """The agent that a gputop has started, once it is one. That of a snapshot is a copy of it."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
+
+    def is_agent(child: int) -> bool:
+        words = command_of(child)
+        copied = words == command_of(pid) and {b"--once", b"--json"} & {*words[-2:]}
+        return b"agent" in words or bool(copied)
 
     def found() -> int:
         children = [int(child) for child in path.read_text().split()]
-        return next((child for child in children if b"agent" in command_of(child)), 0)
+        return next(filter(is_agent, children), 0)
 
     until(lambda: found() != 0)
     return found()

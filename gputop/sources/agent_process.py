@@ -6,6 +6,7 @@ anything else is imported: this module imports next to nothing, and no subproces
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 from fcntl import F_SETPIPE_SZ, fcntl
@@ -15,7 +16,7 @@ from gputop.sources.child import PipedProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 SILENCE = 10.0
 """Seconds that a command waits for an agent, beyond its interval."""
@@ -25,7 +26,7 @@ INTERVAL = 1.0
 """The interval, in seconds, of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
-_WITHOUT_SCREEN = {"--once", "--json", "--line", "--demo", "-h", "--help", "--version"}
+_WITHOUT_SCREEN = {"--once", "-1", "--json", "--line", "--demo", "-h", "--help", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer line, whatever users write into their processes."""
@@ -86,8 +87,14 @@ class AgentOutput:
         return bool(more)
 
 
+become_agent: Callable[[list[str]], int] | None = None
+"""Makes a copy of this program what `gputop agent ARGUMENTS` is. `gputop.__main__` sets it if a
+copy is as safe as another start."""
+
+
 class AgentProcess(PipedProcess):
-    """A `gputop agent ARGUMENTS` on this machine."""
+    """A `gputop agent ARGUMENTS` on this machine. With `--once` it is a copy of this program, if
+    that has one thread: half of its start would be to import what is imported here."""
 
     def __init__(self, *arguments: str) -> None:
         output, write_end = os.pipe()
@@ -96,8 +103,10 @@ class AgentProcess(PipedProcess):
         errors = os.memfd_create("agent's errors")
         self._errors: int | None = errors
         command = (sys.executable, _MAIN, "agent", *arguments)
+        become = become_agent if "--once" in arguments and not _thread._count() else None
+        copy = None if become is None else lambda: become([*arguments])
         try:
-            super().__init__(command, os.environ, write_end, errors)
+            super().__init__(command, os.environ, write_end, errors, copy)
         except SourceError:
             self.close()
             raise
@@ -130,6 +139,11 @@ def _widen(pipe: int) -> None:
         return
 
 
+def wants_screen(words: Iterable[str]) -> bool:
+    """Return whether arguments that name no command may want a screen."""
+    return _WITHOUT_SCREEN.isdisjoint(words)
+
+
 _early: list[AgentProcess] = []
 
 
@@ -137,7 +151,7 @@ def start_early(words: Sequence[str]) -> None:
     """Start an agent if these arguments, which name no command, want a screen of this machine. It
     ends with us if it is not taken."""
     elsewhere = any(word.startswith(("-H", "--ho", "--prom")) for word in words)
-    if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words) and not elsewhere:
+    if all(map(os.isatty, range(3))) and wants_screen(words) and not elsewhere:
         _early.append(AgentProcess("--interval", str(INTERVAL), "--preview"))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 from _thread import allocate_lock
 
@@ -14,7 +15,7 @@ from gputop.errors import SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _SOON = 0.002
 _DIES = 0.5
@@ -31,9 +32,15 @@ class PipedProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], environ: Mapping[str, str], output: int, errors: int
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        output: int,
+        errors: int,
+        copy: Callable[[], int] | None = None,
     ) -> None:
-        """`output` and `errors` are the program's; the caller closes them. SourceError."""
+        """`output` and `errors` are the program's; the caller closes them. With `copy` it is a copy
+        of this program, which has one thread and calls that instead of going on. SourceError."""
         taken, writing = os.pipe()
         os.set_blocking(writing, False)
         self._input: int | None = writing
@@ -42,12 +49,13 @@ class PipedProcess:
         self._status: int | None = None
         self._reaping = allocate_lock()
         self._writing = allocate_lock()
-        places = [
-            (os.POSIX_SPAWN_DUP2, have, want) for want, have in enumerate((taken, output, errors))
-        ]
+        streams = (taken, output, errors)
+        places = [(os.POSIX_SPAWN_DUP2, have, want) for want, have in enumerate(streams)]
         try:
-            self._pid = os.posix_spawn(
-                command[0], [*command], environ, file_actions=places, setsid=True
+            self._pid = (
+                os.posix_spawn(command[0], [*command], environ, file_actions=places, setsid=True)
+                if copy is None
+                else _fork(copy, streams)
             )
         except OSError as error:
             os.close(writing)
@@ -114,6 +122,34 @@ class PipedProcess:
             return self._status
 
 
+def _fork(copy: Callable[[], int], streams: Sequence[int]) -> int:
+    """Fork; return the PID of the copy, which has these standard streams and no other files."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        os.setsid()
+        for stream, have in enumerate(streams):
+            os.dup2(have, stream)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > _LAST_STREAM:
+                _close(int(name))
+        status = copy()
+    finally:
+        if (error := sys.exc_info()) != (None, None, None):
+            sys.excepthook(*error)
+        os._exit(status)
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:  # the one that listed them
+        return
+
+
+_LAST_STREAM = 2
 _children: list[PipedProcess] = []
 """Programs that are not reaped yet."""
 

@@ -46,6 +46,8 @@ class LogicalNames:
         }
         same = before is not None and before.machine == self.machine
         self._mappings: dict[tuple[int, float | None], _CachedMapping] = {}
+        self._alike: dict[tuple[object, ...], ProcessMapping] = {}
+        """The mappings by all that they depend on: the processes of a job have the same."""
         self._before = before._mappings if before is not None and same else {}
 
     def mapping(self, process: Process) -> ProcessMapping | None:
@@ -104,8 +106,10 @@ class LogicalNames:
         machine = self.machine
         if any(map(_is_server, rows)):  # a server is not its own client
             machine = msgspec.structs.replace(machine, mps_servers=())
-        mapping = process_mapping(context, machine, used, mps=mps)
-        return _CachedMapping(context, used, mps, mapping)
+        alike = (msgspec.json.encode(context), used, mps, machine is self.machine)
+        if alike not in self._alike:
+            self._alike[alike] = process_mapping(context, machine, used, mps=mps)
+        return _CachedMapping(context, used, mps, self._alike[alike])
 
 
 def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:

@@ -16,7 +16,6 @@ from typing import Literal
 import msgspec
 
 from gputop.model.machine.environment import State
-from gputop.model.machine.secrets import is_secret
 from gputop.model.machine.text import printable
 
 VariableKind = Literal["gpu", "other", "secret"]
@@ -125,6 +124,8 @@ def is_of_gpus(name: str) -> bool:
 
 def kind_of(name: str, value: str) -> VariableKind:
     """Return what a variable is about."""
+    from gputop.model.machine.secrets import is_secret  # many patterns: 3 ms, seldom needed
+
     if is_secret(name, value):
         return "secret"
     return "gpu" if is_of_gpus(name) else "other"

@@ -4,8 +4,6 @@ Units and `None` as in `model.machine.frame`. What most monitors show of a GPU i
 the rest is in `model.machine.sections`, a field for each section.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Literal
 

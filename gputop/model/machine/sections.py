@@ -11,8 +11,6 @@ and if the driver has no data for it. Rates cover the time since the previous sa
 fall (a reset, a reload) start again. Sources: NVML's API reference, and nvidia-smi for the names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, get_type_hints
