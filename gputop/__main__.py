@@ -82,13 +82,13 @@ def main() -> int:
     else:
         from gputop.commands import HELP
         from gputop.sources import agent_process
-        from gputop.sources.agent_process import start_early, wants_screen
+        from gputop.sources.agent_process import is_snapshot, start_early
 
         if libraries == os.environ.get("LD_LIBRARY_PATH"):  # what a program started with, it keeps
             agent_process.become_agent = become_agent
         if HELP.keys().isdisjoint(words):  # options alone, as `-i 2 -u me`, mean the screen too
             start_early(words)
-            if not wants_screen(words):
+            if is_snapshot(words):
                 skip_unused_imports()
     from gputop.cli import main as command_line
 

@@ -26,7 +26,8 @@ INTERVAL = 1.0
 """The interval, in seconds, of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
-_WITHOUT_SCREEN = {"--once", "-1", "--json", "--line", "--demo", "-h", "--help", "--version"}
+_SNAPSHOTS = {"--once", "-1", "--json", "--line"}
+_WITHOUT_SCREEN = {*_SNAPSHOTS, "--demo", "-h", "--help", "-V", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer line, whatever users write into their processes."""
@@ -139,9 +140,9 @@ def _widen(pipe: int) -> None:
         return
 
 
-def wants_screen(words: Iterable[str]) -> bool:
-    """Return whether arguments that name no command may want a screen."""
-    return _WITHOUT_SCREEN.isdisjoint(words)
+def is_snapshot(words: Iterable[str]) -> bool:
+    """Return whether arguments that name no command want something printed, and no screen."""
+    return not _SNAPSHOTS.isdisjoint(words)
 
 
 _early: list[AgentProcess] = []
@@ -151,7 +152,7 @@ def start_early(words: Sequence[str]) -> None:
     """Start an agent if these arguments, which name no command, want a screen of this machine. It
     ends with us if it is not taken."""
     elsewhere = any(word.startswith(("-H", "--ho", "--prom")) for word in words)
-    if all(map(os.isatty, range(3))) and wants_screen(words) and not elsewhere:
+    if all(map(os.isatty, range(3))) and _WITHOUT_SCREEN.isdisjoint(words) and not elsewhere:
         _early.append(AgentProcess("--interval", str(INTERVAL), "--preview"))
 
 

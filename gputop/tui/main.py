@@ -20,10 +20,10 @@ from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import (
+    NOT_NOW,
     READ_ONLY,
     TARGET_GONE,
     SignalDialogState,
-    obstacle_to,
     why_none,
 )
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
@@ -472,9 +472,9 @@ class MainScreen(ProcessTableScreen):
         if self.settings.readonly:
             self.post_message(Note(READ_ONLY))
             return
-        obstacle = obstacle_to(frame, self._moment)
+        obstacle = NOT_NOW.get(self._moment, "" if targets else none)
         targets = () if self._moment != "now" else targets
-        state = SignalDialogState(targets, obstacle or ("" if targets else none), frame)
+        state = SignalDialogState(targets, obstacle, frame)
         state.is_aimed = not self.gpus.is_active and self.pids.is_exact
         self.app.push_screen(SignalScreen(state, self._request))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import closing, suppress
 
 import psutil
 import pytest
 
-from gputop.protocol.messages import Probe
-from gputop.sources.ask import ask
+from gputop.model.machine.signals import Target
+from gputop.model.machine.text import GIB
+from gputop.protocol.messages import Probe, Signal
+from gputop.sources.ask import ask, frames_of, wait_for_frame
 from gputop.sources.demo.source import DemoSource
 from tests.agent.driving import Agent, Json, gone, until
 from tests.conftest import MachineFactory
@@ -150,6 +153,22 @@ def test_the_demo_has_none() -> None:
         [answer] = ask(source, Probe("0", "PCI_BUS_ID"), 5.0).probed
     assert (answer.devices, answer.problem) == (None, "the demo has no CUDA driver")
     assert (answer.value, answer.order) == ("0", "PCI_BUS_ID")
+
+
+def test_the_demo_plays_signals() -> None:
+    """One ignores SIGTERM; after SIGKILL it is gone, and its memory back. Others stay."""
+    with closing(DemoSource(0.05)) as source:
+        frame = next(frames_of(source))
+        jobs = {process.pid: process.start_time for process in frame.processes}
+        stubborn, target = 30411, Target(30411, jobs[30411])
+        outcomes = []
+        for number in (0, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+            [verdict] = ask(source, Signal("s", (target,), number, 1.0), 5.0).verdicts
+            outcomes.append(verdict.outcome)
+        assert outcomes == ["alive", "ignored", "exited", "gone"]
+        after = wait_for_frame(source, lambda frame: len(frame.processes) < len(jobs) + 1, 5.0)
+        assert {process.pid for process in after.processes} == jobs.keys() - {stubborn}
+        assert (after.gpus[2].memory_used or 0) < GIB < (frame.gpus[2].memory_used or 0)
 
 
 def test_a_demo_that_begins_anew_ends_the_frames_of_before() -> None:

@@ -252,15 +252,6 @@ async def test_memory_that_nobody_holds_is_no_process() -> None:
         assert orders(screen) == []
 
 
-async def test_the_demo_has_none() -> None:
-    async with shown(frame_of(process_of(100), demo=True)) as screen:
-        await screen.press("j", "f9", "tab", "enter")
-        assert orders(screen) == []
-    async with shown(frame_of(process_of(100), demo=True)) as screen:
-        await screen.press("j", "f9")
-        assert "the demo has no processes to signal" in screen.text
-
-
 @rest_long("caution", "foreign", "first", "ancestor", "container", "unreadable")
 async def test_the_word(caution: str) -> None:
     async with shown(frame_of(process_of(100)), size=(80, 24)) as screen:

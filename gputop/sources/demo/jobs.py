@@ -26,6 +26,8 @@ class DemoJob(NamedTuple):
     variables: dict[str, str] | None = {}
     """Variables that decide which GPUs it sees; None: it wrote over them."""
     origin: Origin = Origin()
+    is_stubborn: bool = False
+    """Whether it ignores SIGTERM."""
 
 
 JOBS = (
@@ -37,7 +39,7 @@ JOBS = (
                    session="tmux default:$0")),
     DemoJob(30411, "bob", "/home/bob/.venv/bin/python -m ipykernel_launcher -f kernel-7f.json",
             (2,), 132.9, None, 0.01, 93600, {},
-            Origin(cwd="/home/bob", venv="/home/bob/.venv", unit="jupyterhub.service")),
+            Origin(cwd="/home/bob", venv="/home/bob/.venv", unit="jupyterhub.service"), True),
     DemoJob(31002, "carol", "python3 -u finetune.py --model mistral --batch 32",
             (3,), 61.2, 0.83, 1.31, 2700, {NAME: "3"},
             Origin(cwd="/scratch/carol", slurm_job="4711", slurm_step="0")),

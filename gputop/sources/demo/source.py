@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from gputop.protocol.messages import (
     Reply,
     Request,
     SetInterval,
+    Signal,
     Stack,
     clamp_interval,
 )
@@ -36,6 +37,7 @@ from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
 from gputop.sources.demo.gpus import demo_gpu, links, topology, wave
 from gputop.sources.demo.jobs import DemoJob, demo_detail, environ_of, job_of
+from gputop.sources.demo.signals import DemoSignals
 from gputop.sources.source import Past
 
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
@@ -78,6 +80,7 @@ class DemoSource(AgentlessSource):
         self._timeout = None if waits else SILENCE
         self._started = time.time()
         self._past = DemoPast(self._frame)
+        self._signals = DemoSignals(demo_machine(host).jobs)
 
     @property
     def past(self) -> Past:
@@ -100,7 +103,8 @@ class DemoSource(AgentlessSource):
             goes_on = yield from self._pause(events, self._interval)
 
     def _frame(self, when: float) -> Frame:
-        return demo_frame(when, when - self._started, self._interval, self._name)
+        ended = [pid for pid, end in self._signals.ended.items() if end <= when]
+        return demo_frame(when, when - self._started, self._interval, self._name, ended)
 
     def request(self, request: Request) -> None:
         """See `AgentlessSource`; a silent machine does not answer."""
@@ -123,18 +127,23 @@ class DemoSource(AgentlessSource):
         if isinstance(request, Context):
             job = job_of(request.pid)
             return Reply(request=request.id, context=job and CudaContext(environ_of(job)))
+        if isinstance(request, Signal):
+            return self._signals.reply(request, time.time())
         if isinstance(request, Checks):
             return Reply(request=request.id)
-        return Reply(request=request.id, error="the demo has no processes to signal")
+        return Reply(request=request.id, error="the demo does not tell this")
 
 
 def demo_frame(
-    now: float, running: float = 0.0, interval: float | None = None, host: str | None = None
-) -> Frame:
-    """Return the machine at `now` (seconds since the epoch), `running` seconds after the start."""
+    now: float, running: float = 0.0, interval: float | None = None, host: str | None = None,
+    ended: Container[int] = (),
+) -> Frame:  # fmt: skip
+    """Return the machine at `now` (seconds since the epoch), `running` seconds after the start,
+    without the processes that have `ended`, by PID."""
     machine = demo_machine(host)
+    jobs = [job for job in machine.jobs if job.pid not in ended]
     processes = tuple(
-        _process(job, host, index, now, running) for job in machine.jobs for index in job.gpus
+        _process(job, host, index, now, running) for job in jobs for index in job.gpus
     )
     return Frame(
         host=Host(

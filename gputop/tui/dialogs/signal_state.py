@@ -35,8 +35,7 @@ ALL_ENDED = "the tagged processes have ended; Esc clears the tags"
 TARGET_GONE = "it has ended, or left the GPUs"
 NO_PROCESS = "this line is memory that no visible process holds: there is nothing to signal"
 READ_ONLY = "read only: F9 sends no signal"
-_DEMO = "the demo has no processes to signal"
-_NOT_NOW: dict[Moment, str] = {
+NOT_NOW: dict[Moment, str] = {
     "past": "this is the past: return to now first (Esc on the main screen)",
     "replay": "a replay shows the past: there is nothing to signal",
 }
@@ -46,11 +45,6 @@ Saying = tuple[str, str]
 _LIVES_ON = {"ignored": "ignored", "uninterruptible": "not taken, it waited in the kernel"}
 """Outcomes after which SIGKILL is offered, and what is said of the first signal after SIGKILL."""
 _NOT_SENT = ("not_permitted", "identity_changed", "gone", "unknown", "other_namespace", "refused")
-
-
-def obstacle_to(frame: Frame, moment: Moment) -> str:
-    """Return why no process of a frame can be signalled; empty if some may be."""
-    return _NOT_NOW.get(moment, _DEMO if frame.demo else "")
 
 
 def why_none(row: ViewRow | None) -> str:

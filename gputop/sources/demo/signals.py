@@ -1,0 +1,54 @@
+"""Signals that are played: nothing is sent, and what they are for behaves as real processes do."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gputop.model.machine.signals import Target, Verdict, ends_processes, signal_name
+from gputop.model.machine.text import GIB, size
+from gputop.protocol.messages import Reply, Signal
+from gputop.sources.demo.jobs import DemoJob
+
+
+class DemoSignals:
+    """The invented processes of a machine that got signals."""
+
+    def __init__(self, jobs: Iterable[DemoJob]) -> None:
+        self._jobs = {job.pid: job for job in jobs}
+        self.ended: dict[int, float] = {}
+        """When they ended, in seconds since the epoch, by PID."""
+
+    def reply(self, order: Signal, now: float) -> Reply:
+        """Return the verdicts of an order that comes at `now`."""
+        verdicts = tuple(self._verdict(order, target, now) for target in order.targets)
+        return Reply(request=order.id, verdicts=verdicts)
+
+    def _verdict(self, order: Signal, target: Target, now: float) -> Verdict:
+        job = self._jobs.get(target.pid)
+        verdict = Verdict(
+            order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
+            outcome="gone", words="it had ended before: nothing was sent",
+        )  # fmt: skip
+        if job is None or job.pid in self.ended:
+            return verdict
+        verdict = replace(verdict, command=job.command, user=job.user)
+        name = signal_name(order.number)
+        if order.number == 0:
+            words = f"it is {job.user}'s, and invented: signals are played here"
+            ignored = (int(signal.SIGTERM),) if job.is_stubborn else ()
+            return replace(
+                verdict, outcome="alive", caution="foreign", words=words, ignored=ignored
+            )
+        if not ends_processes(order.number):
+            return replace(verdict, outcome="alive", seconds=0.0, words=f"runs on after {name}")
+        if job.is_stubborn and order.number != signal.SIGKILL:
+            words = f"it ignores {name}; SIGKILL ends it"
+            return replace(verdict, outcome="ignored", seconds=0.0, words=words)
+        self.ended[job.pid] = now
+        held = size(int(job.memory * GIB) * len(job.gpus))
+        where = ",".join(map(str, job.gpus))
+        words = f"ended at once after {name}; {held} came back on GPU {where}"
+        return replace(verdict, outcome="exited", seconds=0.0, ended=True, words=words)
