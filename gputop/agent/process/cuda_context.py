@@ -9,7 +9,7 @@ import time
 import msgspec
 
 from gputop.agent.process.environment import ancestor_env, descendant_env, read_environ
-from gputop.agent.process.mounts import alike, device_nodes, in_container, minors_of
+from gputop.agent.process.mounts import device_nodes, in_container, minors_of, own_view, view_of
 from gputop.agent.process.namespaces import in_first_namespace
 from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
 from gputop.agent.process.reader import killable
@@ -41,8 +41,11 @@ _INIT = 1
 
 def read_context(pid: int, environ: Environ) -> CudaContext:
     """Read the context of one process, without its frameworks and descendants."""
-    contained = in_container(pid) or False
-    minors = visible_minors(pid, contained)
+    view = view_of(pid)
+    contained, minors = False, None
+    if view is not None and view != own_view():
+        contained = in_container(pid, view)
+        minors = visible_minors(pid, contained)
     return CudaContext(
         environ=environ,
         minors=None if minors is None else tuple(sorted(minors)),
@@ -71,15 +74,15 @@ def loaded_frameworks(pid: int) -> tuple[str, ...]:
 
 
 def visible_minors(pid: int, contained: bool) -> frozenset[int] | None:
-    """Return the N of each /dev/nvidiaN through which a process may have a GPU.
+    """Return the N of each /dev/nvidiaN through which a process that sees other files than gputop
+    may have a GPU.
 
     None if they are the same as gputop's own, or if they say nothing.
     A control group may forbid a node that exists; version 2 has no way to ask what it forbids.
     """
-    own = os.getpid()
-    if alike(pid, own) or (theirs := device_nodes(pid)) is None:
+    if (theirs := device_nodes(pid)) is None:
         return None
-    ours = device_nodes(own)
+    ours = device_nodes(os.getpid())
     if contained or ours is None or theirs.minors != ours.minors:
         return theirs.minors
     same = theirs.minors or theirs.mounted == ours.mounted
@@ -105,4 +108,5 @@ def standpoint() -> Standpoint:
 
 def _contained() -> bool:
     marked = "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, _MARKS))
-    return marked or not in_first_namespace() or bool(in_container(_INIT))
+    view = view_of(_INIT)
+    return marked or not in_first_namespace() or bool(view and in_container(_INIT, view))

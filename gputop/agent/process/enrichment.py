@@ -45,7 +45,7 @@ one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
 """Seconds for a search for descendants."""
 _TOGETHER = 16
-"""Processes that are read in one exchange with their reader, and in one guarded call."""
+"""Processes that are read in one exchange with their reader."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
 """Seconds in a round for new processes, and for processes that are read again; those left over have
 their turn with the next tick."""

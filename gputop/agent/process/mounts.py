@@ -107,6 +107,15 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 def view_of(pid: int) -> MountRoot | None:
     """Return the mount namespace and root of a process; None for another user's, or if it has
     ended. The root itself is not touched: its file system may not answer."""
+    return _view(pid)
+
+
+def own_view() -> MountRoot | None:
+    """Return those of gputop; None in a /proc of another PID namespace."""
+    return _view(os.getpid())
+
+
+def _view(pid: int) -> MountRoot | None:
     try:
         return os.stat(f"/proc/{pid}/ns/mnt").st_ino, os.readlink(f"/proc/{pid}/root")
     except OSError:
@@ -119,20 +128,19 @@ def alike(pid: int, other: int) -> bool:
     return view is not None and view == view_of(other)
 
 
-def in_container(pid: int) -> bool | None:
-    """Return whether a process has another root than gputop; None if that cannot be read.
+def in_container(pid: int, view: MountRoot) -> bool:
+    """Return whether a process of that view has another root than gputop; False if that cannot be
+    read.
 
     Mounts are compared: the root itself may be on a file system that does not answer.
     """
-    view, own = view_of(pid), view_of(os.getpid())
-    if view is None or own is None:
-        return None
-    if view[0] == own[0]:
-        return view != own
+    own = own_view()
+    if own is None or view[0] == own[0]:
+        return own is not None and view != own
     try:
         theirs, ours = read_mounts(pid).root, read_mounts(os.getpid()).root
     except OSError:
-        return None
+        return False
     if theirs is None or ours is None:
         return theirs is not ours
     return (theirs.device, theirs.root) != (ours.device, ours.root)
