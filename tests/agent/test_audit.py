@@ -204,22 +204,22 @@ def test_the_dialog_says_it(here: Machine, dead: Path) -> None:
 
 
 def test_a_log_that_answers_again_gets_its_lines(here: Machine, log: Path) -> None:
-    """Another writer has held it for longer than a note may take."""
+    """Another writer has held it for longer than a note may take: the line waits for it."""
     log.touch(mode=0o600)
     pids = [here.pids["job0"], here.pids["job1"]]
     with Agent(here, interval=0.2) as agent, log.open("a") as other:
         agent.line()
         fcntl.flock(other, fcntl.LOCK_EX)
         order = send(agent, target(pids[0]))
-        while "another writer holds it" not in agent.reply(order)["verdicts"][0]["unnoted"]:
+        while "no answer for 1 s" not in agent.reply(order)["verdicts"][0]["unnoted"]:
             pass
         fcntl.flock(other, fcntl.LOCK_UN)
+        until(lambda: (pids[0], "sent") in noted(log))
         told = verdict(agent, target(pids[1]))
         until(lambda: (pids[1], "exited") in noted(log))
     assert told["outcome"] == "exited"
-    assert [note for note in noted(log) if note[0] == pids[1]] == [
-        (pids[1], "sent"), (pids[1], "exited")
-    ]  # fmt: skip
+    both = [(pid, word) for pid in pids for word in ("sent", "exited")]
+    assert [note for note in noted(log) if note in both] == both
 
 
 def test_an_agent_that_ends_at_once_has_noted_all(here: Machine, log: Path) -> None:

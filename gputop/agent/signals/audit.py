@@ -11,7 +11,6 @@ import fcntl
 import os
 import pwd
 import stat
-import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -28,9 +27,8 @@ from gputop.model.machine.text import printable
 
 TIMEOUT = 1.0
 """Seconds after which a line is reported as not in the log."""
-_LOCK_TIMEOUT = 0.5
-"""Seconds to wait for another writer, which holds the log for one line."""
-_SOON = 0.01
+_TRIES = 100
+"""Times to open the log: other writers may move it in between."""
 _MOST_BYTES = 8 << 20
 _NO_LOGIN = 2**32 - 1
 _NO_LOG = "not in the audit log: nothing is written on a host where gputop is not installed"
@@ -135,22 +133,19 @@ def append(folder: Folder, name: str, data: bytes, most: int) -> None:
     OSError: then nothing was added. UnsafeFileError unless the log is a regular file of ours alone.
     """
     folder.check_ours()
-    end = time.monotonic() + _LOCK_TIMEOUT
-    while not _append(folder, name, data, most):
-        if time.monotonic() > end:
-            raise TimeoutError(errno.ETIMEDOUT, "another writer holds it")
-        time.sleep(_SOON)
+    if not any(_append(folder, name, data, most) for _ in range(_TRIES)):
+        raise TimeoutError(errno.ETIMEDOUT, "other writers move it")
 
 
 def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
-    """Try to add lines; False if another writer has it or moved it: then open it anew."""
+    """Try to add lines, once no other writer holds it; False if one moved it: then open it anew."""
     try:
         descriptor = folder.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     except (FileExistsError, FileNotFoundError):  # made or moved away meanwhile
         return False
     try:
-        if not _lock(descriptor):
-            return False
+        with suppress(OSError):  # of a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         about, now = os.fstat(descriptor), folder.find(name)
         if now is None or now.st_ino != about.st_ino:
             return False
@@ -161,17 +156,6 @@ def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    """Return whether the lock is ours now; True on file systems without locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _check_alone(path: str, about: os.stat_result) -> None:
