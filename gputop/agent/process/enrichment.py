@@ -44,7 +44,7 @@ _FIRST_SECONDS, _SECONDS = 1.0, 0.1
 one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
 """Seconds for a search for descendants."""
-_TOGETHER = 16
+_TOGETHER = 32
 """Processes that are read in one exchange with their reader, and in one guarded call."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
 """Seconds in a round for new processes, and for processes that are read again; those left over have
