@@ -325,3 +325,18 @@ def test_no_memory_at_first_sight_costs_no_row(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(IoRates, "update", fail)
     own = os.getpid()
     assert ProcessCache().read([own], timeout=5).keys() == {own}
+
+
+def test_many_processes_are_read_in_few_exchanges(machine: MachineFactory) -> None:
+    """Its reader waits once for each exchange; an exchange for each process costs the most CPU."""
+    job = {"command": ["python", "job.py"], "count": 100, "on": {"used": 2**20}}
+    here = machine({"gpu": {"uuid": "GPU-0"}, "processes": {"job": job}})
+    with Agent(here) as agent:
+        frame = agent.line()
+        while not all(process.get("cuda_context") for process in frame["processes"]):
+            frame = agent.refresh()
+        assert len(frame["processes"]) == 100
+        children = psutil.Process(agent.process.pid).children(recursive=True)
+        readers = [child for child in children if not child.children()]
+        waits = sum(reader.num_ctx_switches().voluntary for reader in readers)
+    assert 0 < waits < 60

@@ -44,8 +44,10 @@ _FIRST_SECONDS, _SECONDS = 1.0, 0.1
 one. A search continues with the next walk."""
 _RELATE_SECONDS = 0.1
 """Seconds for a search for descendants."""
-_TOGETHER = 16
+_TOGETHER = 32
 """Processes that are read in one exchange with their reader."""
+_MAPS_TOGETHER = 8
+"""Processes whose mapped files are read in one exchange."""
 _NEW_SECONDS, _AGAIN_SECONDS = 1.0, 0.05
 """Seconds in a round for new processes, and for processes that are read again; those left over have
 their turn with the next tick."""
@@ -169,7 +171,8 @@ class Enricher:
         questions = _QUESTIONS[:_BRIEF_QUESTIONS] if self._brief else _QUESTIONS
         while groups and time.monotonic() < end:
             group = groups.pop()
-            with READER.reading_ahead([pid for pid, _ in group], *questions) as answered:
+            pids = [os.getpid(), *(pid for pid, _ in group)]  # each is compared with gputop itself
+            with READER.reading_ahead(pids, *questions) as answered:
                 if len(group) > 1:  # whoever does not answer may not delay the others
                     groups[:0] = [[key] for key in group if key[0] not in answered]
                     group = [key for key in group if key[0] in answered]
@@ -203,12 +206,16 @@ class Enricher:
 
     def _load_frameworks(self) -> None:
         end = time.monotonic() + _MAPS_SECONDS
-        for (pid, _), process in self._processes.items():
-            if not process.loaded:
-                process.loaded = True
-                process.change(frameworks=loaded_frameworks(pid))
-                if time.monotonic() >= end:
-                    break
+        unknown = {
+            pid: process for (pid, _), process in self._processes.items() if not process.loaded
+        }
+        pids = list(unknown)
+        while pids and time.monotonic() < end:
+            some, pids = pids[:_MAPS_TOGETHER], pids[_MAPS_TOGETHER:]
+            frameworks = READER.ask_all(loaded_frameworks, some)
+            for pid in some:
+                unknown[pid].loaded = True
+                unknown[pid].change(frameworks=frameworks.get(pid, ()))
 
     def _name_containers(self) -> None:
         nameless = self._nameless()

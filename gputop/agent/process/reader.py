@@ -148,7 +148,7 @@ class ProcessReader:
         """Return what a function returns for a process, or raise what it raises; NoAnswerError."""
         if self._control is None:
             return function(pid, *args)  # type: ignore[call-arg]
-        ahead = self._ahead.pop((function, pid, args), None)
+        ahead = self._ahead.get((function, pid, args))
         good, answer = ahead or self._ask(function, [pid], args).get(pid, (False, NoAnswerError()))
         if not good:
             raise answer

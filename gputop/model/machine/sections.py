@@ -13,7 +13,7 @@ fall (a reset, a reload) start again. Sources: NVML's API reference, and nvidia-
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -51,10 +51,8 @@ BRIEF = "brief"
 @lru_cache(maxsize=16)
 def brief_of(kind: type) -> frozenset[str]:
     """Return the names of the values of a struct that are marked BRIEF."""
-    hints = get_type_hints(kind, include_extras=True)
-    return frozenset(
-        name for name, hint in hints.items() if BRIEF in getattr(hint, "__metadata__", ())
-    )
+    hints = kind.__annotations__.items()  # no strings here: evaluating them takes milliseconds
+    return frozenset(name for name, hint in hints if BRIEF in getattr(hint, "__metadata__", ()))
 
 
 PLAIN = Unit()
