@@ -107,7 +107,7 @@ def test_which_xids_are_known_of(machine: MachineFactory) -> None:
     here = machine({"base": "h200x8", "gpus": 1, "gpu": {"xids": [[0, 79]]}, "processes": None})
     found = checks(here)
     [(level, text)] = of(found, "GPU 0")
-    assert (level, "held by no process that is listed" in text) == ("notice", True)
+    assert (level, "held by no process that is listed" in text) == ("info", True)
     [(level, text)] = of(found, "XIDs")
     assert level == "ok"
     assert "since gputop started" in text

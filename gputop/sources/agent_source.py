@@ -75,6 +75,8 @@ class AgentSource(Source, Generic[C]):
         connection = self._connection
         try:
             for message in connection.messages():
+                if connection is not self._connection:
+                    return
                 if self._is_late and self._interval is not None:
                     self.request(SetInterval(self._interval))
                 yield message

@@ -97,6 +97,7 @@ def type_word(terminal: Terminal, word: str, begun: str = "") -> None:
         terminal.send(letter.encode())
         begun += letter
         terminal.wait_for(f"type kill: {begun} ")
+        time.sleep(5 * BURST)
 
 
 @rest_long("size", *SIZES)

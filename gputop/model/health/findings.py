@@ -315,9 +315,8 @@ def _reset(gpu: Gpu) -> str:
 
 
 def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    found = unaccounted.finding(gpu, nested=frame.host.nested)
-    if found is not None:
-        yield found
+    if (finding := unaccounted.finding(gpu, nested=frame.host.nested)) is not None:
+        yield finding
 
 
 _RULES = (
