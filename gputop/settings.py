@@ -339,7 +339,7 @@ def keep_settings(path: Path, chosen: Mapping[str, Any]) -> None:
 
     def write() -> None:
         if not _writing.acquire(blocking=False):
-            raise TimeoutError("what was chosen before is not written yet")
+            raise TimeoutError("the last change is still being saved")
         try:
             _keep(path, chosen)
         finally:

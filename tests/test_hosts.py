@@ -202,9 +202,9 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     [
         ("-H a config", "-H is not an option of gputop config"),
         ("-H a help", "-H is not an option of gputop help"),
-        ("free --format ssh", "--format ssh goes with -H"),
+        ("free --format ssh", "--format ssh needs -H"),
         ("free -H a --format export", "--format export is for this shell"),
-        ("map --pid 1 -H a,b", "a PID is of one machine"),
+        ("map --pid 1 -H a,b", "a PID belongs to one machine"),
         ("map 0 -H a --inventory x", "--inventory cannot be used with -H"),
         ("doctor -H a --report x", "--report cannot be used with -H"),
         ("--hosts /dev/null --json", "'/dev/null' names no host"),

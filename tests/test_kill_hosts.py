@@ -135,7 +135,7 @@ def signalled(source: SshSource, pid: int, start: float, boot_id: str | None) ->
 @pytest.mark.parametrize("words", ["21195", "pid:21195", "train or pid:21195"])
 def test_a_pid_is_of_one_machine(words: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["kill", "-H", "a,b", words, "--yes"]) == 2
-    told = "gputop: a PID is of one machine: give one host with it, or say who is meant\n"
+    told = "gputop: a PID belongs to one machine: give one host\n"
     assert capfd.readouterr() == ("", told)
 
 

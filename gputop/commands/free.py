@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.prometheus is not None:
         return _run_cluster(options, options.prometheus)
     if options.form == "ssh" and not options.hosts:
-        raise UsageError("--format ssh goes with -H: it prints what starts a shell there")
+        raise UsageError("--format ssh needs -H: it prints what starts a shell there")
     if options.form == "export" and options.hosts:
         raise UsageError("--format export is for this shell: with -H give --format ssh")
     request = pick_request(options, elsewhere=bool(options.hosts))

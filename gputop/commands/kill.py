@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     selection = selection_of(options.words, options.gpu, options.user, options.descendants)
     if selection.names_pids and len(options.hosts) > 1:
-        raise UsageError("a PID is of one machine: give one host with it, or say who is meant")
+        raise UsageError("a PID belongs to one machine: give one host")
     with ExitStack() as sources:
         plans, complete = _plans(options, selection, sources)
         if options.dry_run:

@@ -129,7 +129,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.inventory is not None and not re.match("[0-9]", options.driver or "0"):
         raise UsageError(f"--driver {options.driver!r} is not a version: write it as 580.65.06")
     if options.pid is not None and len(options.hosts) > 1:
-        raise UsageError("a PID is of one machine: give one host with --pid")
+        raise UsageError("a PID belongs to one machine: give one host")
 
 
 def _answer(

@@ -148,7 +148,7 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)}: wait for one of them at a time")
     if not names:
-        raise UsageError("what is waited for? Give PIDs, words of the filter, --user, --free or "
+        raise UsageError("nothing to wait for: give PIDs, words of the filter, --user, --free or "
                          "--idle")  # fmt: skip
     _check_companions(options)
     if options.count is not None:
@@ -161,9 +161,9 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
         return lambda: UserLeaves(options.user, options.gpu)
     selection = selection_of(options.words, options.gpu, options.user, descendants=False)
     if selection.names_pids and len(options.hosts) > 1:
-        raise UsageError("a PID is of one machine: give one host with it")
+        raise UsageError("a PID belongs to one machine: give one host")
     if selection.pids and (options.gpu or options.user is not None):
-        raise UsageError("PIDs go without --gpu and --user")
+        raise UsageError("PIDs cannot be used with --gpu and --user")
     return lambda: ProcessesEnd(selection)
 
 

@@ -13,13 +13,13 @@ from gputop.sources.source import Moment
 from gputop.tui.panes.heading import described_key
 
 T = TypeVar("T")
-_look = partial(described_key, "Look", area="main")
+_look = partial(described_key, "View", area="main")
 _processes = partial(described_key, "Processes", area="main")
 _mapping = partial(described_key, "Mapping", area="main")
 _screen = partial(described_key, "Screen", area="main")
 _hosts = partial(described_key, "Hosts", area="fleet")
 _cluster = partial(described_key, "Cluster", area="cluster")
-_step = partial(described_key, "Look", area="time")
+_step = partial(described_key, "View", area="time")
 _time = partial(described_key, "Time", area="time")
 _app = partial(described_key, "Screen", area="app")
 
@@ -49,9 +49,9 @@ MAIN_BINDINGS: list[BindingType] = [
     _processes("c", "command", "Command", "Script or full command line", "c"),
     _processes("left", "shift(-1)", "Scroll left", "Scroll the command line", name="shift-back"),
     _processes("right", "shift(1)", "Scroll right", "Scroll the command line"),
-    _processes("ctrl+a,circumflex_accent", "shift_to(0)", "Start of line", "Its start, its end",
+    _processes("ctrl+a,circumflex_accent", "shift_to(0)", "Start of line", "Start or end of line",
                name="shift-start"),
-    _processes("ctrl+e,dollar_sign", "shift_to(1)", "End of line", "Its start, its end",
+    _processes("ctrl+e,dollar_sign", "shift_to(1)", "End of line", "Start or end of line",
                name="shift-end"),
     _processes("z", "finished", "Ended", "Show or hide ended processes", area="view"),
     _processes("C", "columns", "Columns", "Choose the columns", "C", area="view"),
@@ -85,7 +85,7 @@ CLUSTER_BINDINGS: list[BindingType] = [
     _cluster("escape", "back", "Back", "One step back: cursor, filter"),
 ]
 
-_BACK = "A step, a minute back; on"
+_BACK = "Step or minute, back or forward"
 TIME_BINDINGS: list[BindingType] = [
     _step("comma", "step(-1)", "Step back", _BACK, name="back"),
     _step("full_stop", "step(1)", "Step on", _BACK, name="on"),
@@ -101,8 +101,8 @@ APP_BINDINGS: list[BindingType] = [
     _app("p,Z", "pause", "Pause", "Pause the display", "p"),
     replace(_app("ctrl+z", "suspend_process", "Suspend", "Suspend; fg resumes", name="suspend"),
             priority=True),
-    _app("plus,equals_sign", "interval(1)", "Slower", "Longer, shorter interval", name="slower"),
-    _app("minus", "interval(-1)", "Faster", "Longer, shorter interval", name="faster"),
+    _app("plus,equals_sign", "interval(1)", "Slower", "Longer interval", name="slower"),
+    _app("minus", "interval(-1)", "Faster", "Shorter interval", name="faster"),
     _app("r,f5,ctrl+r", "refresh_now", "Refresh", "Refresh now", name="refresh"),
     _app("T", "next_theme", "Theme", "Next colour theme", name="theme"),
     replace(_app("ctrl+l", "repaint", "Redraw", "Redraw the screen", name="redraw"),
@@ -122,8 +122,8 @@ _ABOVE_ALL: list[BindingType] = [
 REPLAY_BINDINGS: list[BindingType] = [
     _time("comma", "step(-1)", "Step back", "A sample back; on", name="back"),
     _time("full_stop", "step(1)", "Step on", "A sample back; on", name="on"),
-    _time("less_than_sign", "skip(-60)", "Minute back", "A minute back; on", name="minute-back"),
-    _time("greater_than_sign", "skip(60)", "Minute on", "A minute back; on", name="minute-on"),
+    _time("less_than_sign", "skip(-60)", "Minute back", "A minute back or forward", name="minute-back"),
+    _time("greater_than_sign", "skip(60)", "Minute on", "A minute back or forward", name="minute-on"),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""

@@ -113,7 +113,7 @@ class MachineView:
         try:
             playback = self._playback or self._begin()
             if playback is None:
-                return "nothing is in memory to go back to"
+                return "no history yet"
             move(playback)
         except GputopError as error:
             return str(error)

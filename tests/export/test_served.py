@@ -186,7 +186,7 @@ def test_a_password_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "auth"
     path.write_text("prometheus:a:b\n")
     path.chmod(0o644)
-    with pytest.raises(UsageError, match="may be read by others: chmod go="):
+    with pytest.raises(UsageError, match="is readable by others: chmod go="):
         authorization(str(path))
     path.chmod(0o600)
     assert authorization(str(path)) == "Basic cHJvbWV0aGV1czphOmI="

@@ -360,7 +360,7 @@ async def test_all_keys_are_on_one_screen_of_help(size: tuple[int, int]) -> None
         for binding in (*MainScreen.BINDINGS, *GputopApp.BINDINGS):
             assert isinstance(binding, Binding)
             assert binding.tooltip in screen.text
-        for task in ("Look", "Mapping", "Move", "Processes", "Screen"):
+        for task in ("View", "Mapping", "Move", "Processes", "Screen"):
             assert re.search(rf"(?m)(^| ) {task}( |$)", screen.text)
         assert "…" not in screen.text
 

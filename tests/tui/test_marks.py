@@ -63,7 +63,7 @@ async def test_the_first_is_marked_where_none_is_selected_and_nothing_of_the_pas
         await screen.press("W")
         screen.main.show_frame(BUSY, History(), 1.0, "past")
         await screen.press("W")
-        assert "what is over cannot be waited for" in screen.text
+        assert "only live processes and GPUs can be marked" in screen.text
         assert screen.line_with("--seed 1").startswith("▸")
 
 

@@ -187,7 +187,7 @@ async def test_help_lists_every_binding() -> None:
         for label in ("GPU-MEM", "SM%", "COMMAND", "PERF", "not in /proc", "stale"):
             assert label in text
         await screen.press("escape")
-        assert "Look" not in screen.text
+        assert "View" not in screen.text
 
 
 async def test_every_binding_has_an_id_of_its_own() -> None:

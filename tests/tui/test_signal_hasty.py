@@ -159,7 +159,7 @@ def test_what_is_pasted_into_it_does_nothing(pastes: list[bytes], here: Machine,
             terminal.send(b"K")
             terminal.wait_for("▸[ Send SIGTERM ]")
             terminal.send(paste)
-            terminal.wait_for("keys are taken in a moment")
+            terminal.wait_for("keys work in a moment")
             terminal.wait_for("[ Send SIGTERM ]")
             assert "▸[ Cancel ]" in terminal.text, paste
             assert (alive(pid), sent(log)) == (True, []), paste

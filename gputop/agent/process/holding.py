@@ -30,7 +30,7 @@ class Holding(Enum):
 
     YES = "a GPU is open or mapped"
     NO = "no GPU is open, and all was seen"
-    NOTHING = "nothing was found in all of it, which proves nothing: GPUs have no nodes here"
+    NOTHING = "no open GPU file was found; without device nodes this is no proof"
     UNSEEN = "not all of it could be seen"
 
 

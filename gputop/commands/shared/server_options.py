@@ -78,8 +78,8 @@ def authorization(path: str | None) -> str | None:
     line = read_file(path).decode("utf-8", "replace").strip()
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UsageError(f"{printable(path)} may be read by others: chmod go= forbids it")
+        raise UsageError(f"{printable(path)} is readable by others: chmod go= it")
     user, colon, password = line.partition(":")
     if not (user and colon and password) or "\n" in line:
-        raise UsageError(f"{printable(path)} is to have one line, USER:PASSWORD")
+        raise UsageError(f"{printable(path)} must be one line, USER:PASSWORD")
     return f"Basic {b64encode(line.encode()).decode()}"

@@ -44,7 +44,7 @@ def add_likeness(parser: argparse._ActionsContainer) -> None:
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
     add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
-    add("--shared", action="store_true", help="GPUs in use as well; goes with --min-free")
+    add("--shared", action="store_true", help="GPUs in use as well; needs --min-free")
 
 
 def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRequest:

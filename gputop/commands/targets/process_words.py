@@ -66,8 +66,8 @@ def filter_of(words: Sequence[str], narrowed: bool) -> Alternatives:
         for term in all_of:
             _check(term)
         if not narrowed and all(_is_open(term) for term in all_of):
-            raise UsageError(f"{printable(text, 60)!r} leaves out and names nothing: add --user, "
-                             "--gpu or a word that names what is to end")  # fmt: skip
+            raise UsageError(f"{printable(text, 60)!r} only excludes processes: add --user, --gpu "
+                             "or a word that names some")  # fmt: skip
     return alternatives
 
 
@@ -99,13 +99,11 @@ def _check_text(term: Term, count: int) -> None:
         _refuse(term, "is neither a PID nor a word: give PIDs with blanks between, in a filter"
                 ' pid:4242, or a text in quotes of the filter: \'"4242"\'')  # fmt: skip
     if term.value.casefold() in _KEYWORDS:
-        _refuse(term, "says nothing by itself: what is to follow it?")
+        _refuse(term, "needs a value, as mem>10G")
     if _EQUALS.fullmatch(term.value):
-        _refuse(term, "is a slip? The filter has user:bob; what is searched for with such a sign "
-                "wants quotes of the filter")  # fmt: skip
+        _refuse(term, "looks like a typo: write user:bob, or quote it to search for the text")
     if count < _LEAST:
-        _refuse(term, f"is in too many command lines: give {_LEAST} letters or digits, or quotes "
-                "of the filter")  # fmt: skip
+        _refuse(term, f"is too short to search for: give {_LEAST} letters or digits, or quote it")
 
 
 def _refuse(term: Term, why: str) -> NoReturn:

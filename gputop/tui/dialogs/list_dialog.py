@@ -151,9 +151,9 @@ class ColumnsDialog(ShownDialog[tuple[str, ...]]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show", "Show or hide", id="columns.toggle", show=False, priority=True),
-        Binding("right_square_bracket,shift+down", "shift(1)", "Later", id="columns.later",
+        Binding("right_square_bracket,shift+down", "shift(1)", "Move down", id="columns.later",
                 show=False),
-        Binding("left_square_bracket,shift+up", "shift(-1)", "Sooner", id="columns.sooner",
+        Binding("left_square_bracket,shift+up", "shift(-1)", "Move up", id="columns.sooner",
                 show=False),
     ]  # fmt: skip
 

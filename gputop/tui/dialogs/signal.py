@@ -34,7 +34,7 @@ from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import Hasty
 from gputop.tui.themes import user_role
 
-_SOON: Piece = ("keys are taken in a moment", "quiet")
+_SOON: Piece = ("keys work in a moment", "quiet")
 _EARLY = "what was typed too early is ignored"
 _NARROW, _WIDE = 48, 72
 """In fewer cells than the first, the word and the button that sends do not fit on one line; from

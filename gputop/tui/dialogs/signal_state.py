@@ -233,7 +233,10 @@ class SignalDialogState:
         elif process.identity in self._missing:
             yield "it has ended meanwhile, or left the GPUs", "notice"
         elif process.state == "D":
-            yield "waiting in the kernel (state D): it takes a signal only afterwards", "notice"
+            yield (
+                "waiting in the kernel (state D): the signal takes effect when that call returns",
+                "notice",
+            )
         if not self.sent and check is not None and self.number in check.ignored:
             yield f"it ignores {self.name}: 9 chooses SIGKILL", "alarm"
 

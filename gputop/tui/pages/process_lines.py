@@ -46,7 +46,7 @@ _IDLE = 10.0
 _MOST_SAMPLES = 60
 ENVIRONMENT = "Variables of GPUs, ranks and jobs"
 STACK = "Stack"
-_UNBORN = "it was not there yet; these are figures of another time"
+_UNBORN = "not started yet at this time; later values are shown"
 _NO_VARIABLES: dict[State, str] = {
     "unreadable": "not permitted: only root and its owner may read them",
     "overwritten": "the process has overwritten the variables it was started with",

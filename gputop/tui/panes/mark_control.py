@@ -38,7 +38,7 @@ class MarkControl:
         (self._gpus if self._gpus.is_active else table).show_cursor()
         line = self._gpus.current
         if moment != "now":
-            self._say("what is over cannot be waited for")
+            self._say("only live processes and GPUs can be marked")
         elif self._gpus.is_active:
             if line is not None and not self._marks.toggle_gpu(frame, line.gpu, line.device):
                 self._say(f"GPU {line.gpu.index} is free now")
