@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from gputop.errors import SourceError
 from gputop.export.json import frame_json
 from gputop.export.table import table
+from gputop.model.health.findings import findings
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
@@ -105,6 +106,17 @@ def test_two_rounds() -> None:
     )  # fmt: skip
     assert second.processes == (train, Process(pid=8, gpu_uuid=GPU, elsewhere=True))
     assert first.processes[0] == replace(train, cpu=None)
+
+
+def test_a_card_of_which_nothing_is_said_is_silent_and_not_free() -> None:
+    said = dict.fromkeys(set(FIELDS) - {"index", "count", "driver_version"}, "[GPU is lost]")
+    [frame] = read([*head(), round_(1000.0, 100, 50), values(0, 1, **said)])
+    assert isinstance(frame, Frame)
+    [gpu] = frame.gpus
+    assert (gpu.state, gpu.stale_for) == ("silent", None)
+    assert [(f.level, f.text) for f in findings(frame, gpu)] == [("error", "it does not answer")]
+    assert not is_free(frame, gpu)
+    assert "no answer" in table(frame, 300)
 
 
 def test_an_integer_that_is_none() -> None:
