@@ -192,12 +192,14 @@ class ProcessLists:
                 return {}
             raise
         newest: dict[int, Utilization] = {}
-        for pid, timestamp, sm, *others in _SAMPLE.iter_unpack(records):
+        ratio = _RATIOS.get
+        for pid, timestamp, sm, memory, encoder, decoder in _SAMPLE.iter_unpack(records):
             if not since < timestamp <= latest or sm > 100:
                 continue
             if pid not in newest or newest[pid].timestamp < timestamp:
-                newest[pid] = Utilization(sm / 100, timestamp, *map(_RATIOS.get, others))
-        self._since = max((sample.timestamp for sample in newest.values()), default=since)
+                shares = ratio(memory), ratio(encoder), ratio(decoder)
+                newest[pid] = Utilization(sm / 100, timestamp, *shares)
+                self._since = max(self._since, timestamp)
         return newest
 
 
