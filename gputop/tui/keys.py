@@ -85,7 +85,7 @@ CLUSTER_BINDINGS: list[BindingType] = [
     _cluster("escape", "back", "Back", "One step back: cursor, filter"),
 ]
 
-_BACK = "Step or minute, back or forward"
+_BACK = "Back or forward in time"
 TIME_BINDINGS: list[BindingType] = [
     _step("comma", "step(-1)", "Step back", _BACK, name="back"),
     _step("full_stop", "step(1)", "Step on", _BACK, name="on"),
@@ -101,8 +101,8 @@ APP_BINDINGS: list[BindingType] = [
     _app("p,Z", "pause", "Pause", "Pause the display", "p"),
     replace(_app("ctrl+z", "suspend_process", "Suspend", "Suspend; fg resumes", name="suspend"),
             priority=True),
-    _app("plus,equals_sign", "interval(1)", "Slower", "Longer interval", name="slower"),
-    _app("minus", "interval(-1)", "Faster", "Shorter interval", name="faster"),
+    _app("plus,equals_sign", "interval(1)", "Slower", "Longer or shorter interval", name="slower"),
+    _app("minus", "interval(-1)", "Faster", "Longer or shorter interval", name="faster"),
     _app("r,f5,ctrl+r", "refresh_now", "Refresh", "Refresh now", name="refresh"),
     _app("T", "next_theme", "Theme", "Next colour theme", name="theme"),
     replace(_app("ctrl+l", "repaint", "Redraw", "Redraw the screen", name="redraw"),
@@ -122,8 +122,12 @@ _ABOVE_ALL: list[BindingType] = [
 REPLAY_BINDINGS: list[BindingType] = [
     _time("comma", "step(-1)", "Step back", "A sample back; on", name="back"),
     _time("full_stop", "step(1)", "Step on", "A sample back; on", name="on"),
-    _time("less_than_sign", "skip(-60)", "Minute back", "A minute back or forward", name="minute-back"),
-    _time("greater_than_sign", "skip(60)", "Minute on", "A minute back or forward", name="minute-on"),
+    _time(
+        "less_than_sign", "skip(-60)", "Minute back", "A minute back; forward", name="minute-back"
+    ),
+    _time(
+        "greater_than_sign", "skip(60)", "Minute on", "A minute back or forward", name="minute-on"
+    ),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""
