@@ -95,6 +95,9 @@ def test_published_case(vector: Vector, gputop_map: Map) -> None:
     order = [] if vector["order"] is None else ["--order", vector["order"]]
     status, text, errors = gputop_map(machine, "--json", *order, *value)
     answer = json.loads(text)
+    if "\n" in (vector["value"] or ""):  # it may be a page: what has a line end is never a value
+        assert (answer["unknown"][:14], status) == ("not understood", 2)
+        return
     assert list(answer) == KEYS
     assert errors == ""
     if vector["expect"] is None:

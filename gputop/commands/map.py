@@ -25,7 +25,7 @@ from gputop.model.cuda.inventory import (
 )
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.cuda.mapping_query import MappingQuery, MappingResult, judge, read_line, result_of
-from gputop.model.cuda.pasted.outcome import Pasted
+from gputop.model.cuda.pasted.reading import Pasted
 from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
@@ -57,11 +57,10 @@ examples:
   gputop map --inventory node-07.json 0,1  another machine, from its `gputop --json`
   python train.py 2>&1 | gputop map --tf-log -    which GPU its `device: 0` is
 
-a line is read, never run: of bash, fish, csh, PowerShell, Python, and lines of
-Docker, Compose, Kubernetes, systemd. Where it is not understood, or which GPUs
-its program gets cannot be known from the text (a variable as value, two jobs
-with different values, a loop), nothing is claimed: `devices` is null in JSON,
-`unknown` has the reason, and the exit status is 2.
+a line, a script or Python is read, never run. What it spells out is answered.
+Everything else is not understood (a variable as value, two jobs with different
+values, a loop): nothing is claimed, `devices` is null in JSON, `unknown` has the
+word that was not understood, and the exit status is 2.
 
 exit status: 0 something is visible, 1 nothing is, or the program asks for a GPU
 that it does not see, 2 usage, or a line of which nothing can be claimed,
@@ -194,12 +193,12 @@ def _of_text(
     result = result_of(asked, order, inventory)
     if driver is not None:
         # The meaning of integers is exact if the driver itself gives the order.
-        values = dict.fromkeys((None, result.mapping.value if result.here else None))
+        values = dict.fromkeys((None, result.mapping.value))
         probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
         result = result_of(asked, order, inventory, probed)
     advice = (*advice, *judge(result, inventory.usage))
     missed, verdict = bool(result.missed), _verdict(result)
-    return MappingReport(result.mapping, advice, None, result.unknown, missed, verdict, result.here)
+    return MappingReport(result.mapping, advice, None, result.unknown, missed, verdict)
 
 
 def _status(report: MappingReport, layers: Layers) -> int:

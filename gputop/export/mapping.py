@@ -69,8 +69,6 @@ class MappingReport(NamedTuple):
     """Whether the program asks for GPUs that it does not see."""
     verdict: ProbeVerdict | None = None
     """The CUDA driver's own answer, if it was asked."""
-    here: bool = True
-    """Whether the value means the same in a shell of this machine."""
 
 
 def mapping_json(
@@ -148,10 +146,10 @@ def mapping_text(
     for reason, devices in hidden_by_reason(mapping).items():
         lines.append(f"hidden: {', '.join(device.label for device in devices)} ({reason})")
     lines += said
-    if report.here and has_error(report.advice):  # print no line that would copy a mistake
+    if has_error(report.advice):  # print no line that would copy a mistake
         line = corrected_line(mapping) if process is None else None
         lines += [f"{line}  # without the mistake"] if line else []
-    elif report.here:
+    else:
         lines += shell_lines(mapping) if process is None else process.shell_lines
         why_not = why_no_line(mapping) if process is None else None
         lines += [why_not] if why_not else []

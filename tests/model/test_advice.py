@@ -251,19 +251,17 @@ SHELL: list[tuple[str, str | None, str, list[str]]] = [
     (f"{N}=2 sudo -E python t.py", "2", "python t.py", []),
     (f"{N}=1; python t.py", None, "python t.py", ["shell-not-exported"]),
     (f"{N}=1 && python t.py", None, "python t.py", ["shell-not-exported"]),
-    (f"set {N}=1; python t.py", None, "python t.py", ["shell-set"]),
     (f"{N}=1 sudo python t.py", None, "python t.py", ["shell-sudo"]),
     (f"{N}=1", "1", "", []),
     (f'{N}=""', "", "", []),
-    (f"~/ {N}=0  python t.py # GPU 0; one", "0", "python t.py", []),
     (f"me@node:~$ {N}=0 python t.py # don't", "0", "python t.py", []),
     (f"$ export {N}=2\n$ python t.py", "2", "python t.py", []),
     (f"{N}=1 python t#1.py", "1", "python t#1.py", []),
     ("CUDA_VISIBLE_DIVICES=1 python t.py", None, "python t.py", ["name-typo"]),
-    ('os.environ["CUDA_VISIBLE_DIVICES"]="2,3,4"', None, "", ["name-typo"]),
     (f"os.environ['{N}'] = '1'", "1", "", []),
-    ("NVIDIA_VISIBLE_DEVICES=1 python t.py", None, "python t.py", [CONTAINER_ID]),
-]  # fmt: skip
+    ('os.environ["CUDA_VISIBLE_DIVICES"]="2,3,4"', None, "", ["name-typo"]),
+    (f"~/ {N}=0  python t.py # GPU 0; one", "0", "python t.py", []),
+]
 # Lines that start no program, or of which it is not known what the program gets.
 MISTAKES: list[tuple[str, str, list[str]]] = [
     (f"{N}= 1 python t.py", "command called 1", ["shell-space-after-equals"]),
@@ -271,10 +269,13 @@ MISTAKES: list[tuple[str, str, list[str]]] = [
     (f"{N} =1 python t.py", f"command called {N}", ["shell-space-before-equals"]),
     (f"{N}=0, 1 python t.py", "command called 1", ["shell-space-in-list"]),
     (f"{N}=0;1 python t.py", "command called 1", ["shell-semicolon"]),
-    (f"{N}=$0 python t.py", "the value of $0", ["shell-dollar"]),
-    (f'{N}="0,1 python t.py', "not a complete line", []),
+    (f"{N}=$0 python t.py", "$0 is known only when it runs", ["shell-dollar"]),
+    (f"{N}=$1 python t.py", "$1 is known only when it runs", []),
+    (f'{N}="0,1 python t.py', '"0,1 is not followed to an end', []),
+    (f"set {N}=1; python t.py", f"what set does with {N}=1", ["shell-set"]),
     ("CUDA_VISIBLE-DEVICES=1 python t.py", "command called CUDA", ["name-typo"]),
-    ("NVIDIA_VISIBLE_DEVICES=1 docker run x", "no --gpus", []),
+    ("NVIDIA_VISIBLE_DEVICES=1 python t.py", f"it does not name {N}", [CONTAINER_ID]),
+    ("NVIDIA_VISIBLE_DEVICES=1 docker run x", f"it does not name {N}", [CONTAINER_ID]),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gputop.model.cuda.advice import mistake
+from gputop.model.cuda.advice import text_advice
 from gputop.model.cuda.export import export_line, quoted, uuid_export_line, why_no_line
 from gputop.model.cuda.resolve import resolve
 from tests.conftest import needed
@@ -71,30 +71,15 @@ def test_a_shell_reads_a_value_back(shell: list[str], tmp_path: Path) -> None:
     assert read == printed(RUNS_CODE)
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("id_", ["shell-set", "shell-space-before-equals", "shell-not-remote"])
-def test_a_line_that_advice_gives_runs_nothing_else(
-    id_: str, shell: list[str], tmp_path: Path
-) -> None:
-    values = [value for value in RUNS_CODE if len(value) < 100]
-    lines = [line_of_advice(id_, value) for value in values]
-    assert run_by(shell, lines, tmp_path / "cwd") == printed(values)
-
-
-def line_of_advice(id_: str, value: str) -> str:
-    """Ready to run: `ssh HOST` joins words and has the shell there read them, as `eval` does."""
-    message = mistake(id_, name="node 1;touch X", value=value).text
-    line = re.findall("(?:Use |Write (?!it)|there: )(.*)[.]", message)[0].removesuffix(" ...")
-    line = line if line.startswith("export ") else f"{line}; export CUDA_VISIBLE_DEVICES"
-    if id_ == "shell-not-remote":
-        line = line.replace("ssh 'node 1;touch X' ", "eval ", 1).replace(" ...'", "'")
-    return line
-
-
-@pytest.mark.parametrize("value", [*NOT_QUOTED, "x" * 500])
-def test_advice_gives_no_line_that_cannot_be_quoted(value: str) -> None:
-    message = mistake("shell-set", value=value).text
-    assert message.endswith("Use export CUDA_VISIBLE_DEVICES=....")
+@pytest.mark.parametrize("value", [*RUNS_CODE, *NOT_QUOTED])
+@pytest.mark.parametrize("text", ["set {}={}; python t.py", "{} = {} python t.py", "{}=0;{} x"])
+def test_a_line_that_advice_gives_has_nothing_that_a_shell_runs(text: str, value: str) -> None:
+    code = text.format("CUDA_VISIBLE_DEVICES", value)
+    for hint in text_advice(code, None, None, is_known=False):
+        assert hint.text.isprintable()
+        assert re.fullmatch(r"[\w ,.;:'=$()-]*", hint.text)
+        written = re.search(r"(?:Use|Write) (.*)[.]", hint.text)
+        assert written is None or re.fullmatch(r"[\w =,-]*", written[1])
 
 
 @pytest.mark.system

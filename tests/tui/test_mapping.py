@@ -188,7 +188,8 @@ async def test_a_hostile_paste() -> None:
             await screen.press("ctrl+u")
             screen.app.focused.post_message(events.Paste(text))
             await screen.pilot.pause()
-            assert screen.mapping_state.mapping.value
+            result = screen.mapping_state.result
+            assert result.mapping.value or result.unknown  # two words with letters are a text
             assert all(c.isprintable() for line in screen.lines for c in line)
 
 

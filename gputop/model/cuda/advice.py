@@ -1,7 +1,7 @@
 """Advice on mistakes around CUDA_VISIBLE_DEVICES.
 
 They are in a value on a machine (`advise`), in what a program asks for (`request_advice`), in what
-is typed in a shell or in Python (`mistake`), or in the environment of a process.
+is typed in a shell or in Python (`text_advice`), or in the environment of a process.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gputop.model.cuda.entries import kind_of
 from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice, shown
 from gputop.model.cuda.evidence import HIDDEN, Evidence
-from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import Usage
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.reach import DeviceSet
-from gputop.model.machine.environment import CONTAINER, NAME, Environ
+from gputop.model.machine.environment import CONTAINER, NAME, Environ, is_misspelt
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.text import printable
 
@@ -232,70 +231,113 @@ def request_advice(name: str, mapping: CudaMapping) -> Finding | None:
     return Finding("error", "request-out-of-visible", message)
 
 
+_NAMED = re.compile(
+    r"(?<![\w.])(?:(?:torch\.)?cuda:([0-9]{1,4})|CUDA([0-9]{1,4})|/?(?:device:)?gpu:([0-9]{1,4}))"
+    r"(?![\w.:])|(?:set_device|CudaDevice|device)\((?:id=|[\"']cuda[\"'],\s*)?[0-9]{1,4}\)",
+    re.IGNORECASE,
+)
+_INDEX_OPTION = re.compile(
+    r"--(?:cuda|device|gpu)(?:[-_]?(?:id|idx|num|device))?|--(?:local[-_]rank|main[-_]gpu)"
+)
+"""Options that give the number of one GPU, as the program counts."""
+_COUNT_OPTION = re.compile(
+    r"-tp|--(?:tp(?:[-_]size)?|n[-_]?gpus|num[-_]gpus|num[-_]processes|nproc[-_]per[-_]node"
+    r"|(?:tensor|data)[-_]parallel[-_]size)"
+)
+"""Options that give the number of GPUs that the program uses on this machine."""
+_MOST, _MOST_OF_TEXT = 2000, 16384
+"""Characters of a word and of a text that are searched."""
+
+
+def requests_advice(words: Sequence[str], mapping: CudaMapping) -> tuple[Finding, ...]:
+    """Return advice on the GPUs that a command line asks for and that a mapping does not have."""
+    advice: list[Finding | None] = []
+    option = ""
+    for word in words:
+        name, equals, value = word[:_MOST].partition("=")
+        if not equals and re.match(r"-+[A-Za-z]", word):
+            option = word
+            continue
+        option, value = (name, value) if equals and name[:1] == "-" else (option, word[:_MOST])
+        names = [match[0] for match in _NAMED.finditer(value)]
+        if re.fullmatch("[0-9]{1,4}", value):
+            names += [f"cuda:{value}"] if _INDEX_OPTION.fullmatch(option) else []
+            if _COUNT_OPTION.fullmatch(option):
+                advice.append(_too_many(option, int(value), mapping))
+        advice += [request_advice(name, mapping) for name in names]
+        option = ""
+    return tuple(dict.fromkeys(item for item in advice if item is not None))
+
+
+def _too_many(option: str, wanted: int, mapping: CudaMapping) -> Finding | None:
+    count = mapping.count
+    if count is None or wanted <= count or (option.startswith("--num") and count == 0):
+        return None
+    visible = f"{count} GPU{' is' if count == 1 else 's are'} visible"
+    text = printable(f"{option} {wanted} asks for {wanted} GPUs, and {visible}.")
+    return Finding("error", "request-too-many", text)
+
+
 # --- what is typed in a shell or in Python -------------------------------------------------------
 
-_MISTAKES: dict[str, tuple[Level, str]] = {
-    "shell-dollar": ("error", "'$0' is the shell's own name. Write a plain 0."),
-    "shell-set": ("error",
-        "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={word}."),
-    "shell-sudo": ("warning",
+_SET = rf"\b{NAME}="
+_GIVES = re.compile(r"(?:^|(?<=[\s;&|!]))([A-Za-z_][\w-]*)=|[\"']([A-Za-z_]\w*)[\"'][\]:,]")
+_SLIPS: dict[str, tuple[Level, str, str]] = {
+    "shell-dollar": ("error", rf"{_SET}[\"']?\$0\b",
+        "'$0' is the shell's own name. Write a plain 0."),
+    "shell-set": ("error", rf"^[ \t]*set[ \t]+{NAME}=([\w,-]{{0,99}})(?![\w,-])",
+        "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={0}."),
+    "shell-sudo": ("warning", rf"{_SET}\S*[ \t]+sudo[ \t]+(?!-\w*E|--preserve-env"
+        rf"(?: |=\S*{NAME}))",
         "sudo drops the variable: put it after sudo (sudo {NAME}=1 python ...) or use sudo -E."),
     "shell-space-before-equals": ("error",
-        "Space before '=': bash runs a command called {name} and masks nothing. Write"
-        " {NAME}={word}."),
-    "shell-space-after-equals": ("error",
-        "Space after '=': this hides every GPU and runs a command called {name}."),
-    "shell-space-in-list": ("error",
-        "Space in the list: the value is {value} and a command called {name} is run. Separate GPUs"
-        " with commas."),
-    "shell-semicolon": ("error",
-        "';' ends the command: the variable is set for this shell only and a command called {name}"
-        " is run. Separate GPUs with commas."),
-    "shell-not-exported": ("error",
+        rf"^[ \t]*{NAME}[ \t]+=[ \t]*[\"']?([\w,-]{{1,99}})(?![\w,-])",
+        "Space before '=': bash runs a command called {NAME} and masks nothing. Write {NAME}={0}."),
+    "shell-space-after-equals": ("error", rf"{_SET}[ \t]+([0-9]+)[ \t]+[^\d\s]",
+        "Space after '=': this hides every GPU and runs a command called {0}."),
+    "shell-space-in-list": ("error", rf"{_SET}((?:[0-9]+,)+)[ \t]+([0-9]+)",
+        "Space in the list: the value is {0} and a command called {1} is run. Separate GPUs with"
+        " commas."),
+    "shell-semicolon": ("error", rf"{_SET}[0-9,]+;([0-9]+)",
+        "';' ends the command: the variable is set for this shell only and a command called {0} is"
+        " run. Separate GPUs with commas."),
+    "shell-not-exported": ("error", rf"^[ \t]*{NAME}=\S*[ \t]*(?:;|&&|$)",
         "{NAME} is not exported: the program does not see it. Use export, or write it before the"
         " program's name."),
-    "shell-after-program": ("error",
-        "{NAME}={value} stands behind {name}, which takes it for an argument: the variable is not"
-        " set. Write it before the program's name."),
-    "shell-typographic-quotes": ("error",
-        "Typographic quotes are no quotes for a shell: they become part of the value. Write plain"
-        " ones, or none."),
-    "shell-remote": ("warning",
-        "This runs on another machine ({name}): the GPUs are those of this machine."),
-    "shell-not-remote": ("warning",
-        "ssh does not carry the variable to {name}. Write it in the command there: ssh {host}"
-        " {line}."),
-    "shell-inherited": ("info",
-        "The text does not set {NAME}: the program has it from the shell it is started in, as"
-        " gputop was: {value}."),
-    "shell-launcher": ("info", "{name} sets {NAME} for its workers by itself: {value}."),
-    "shell-slurm": ("warning", "Slurm may set {NAME} itself on the node that it picks."),
-    "python-type": ("error",
-        "os.environ takes strings only: this raises a TypeError. Put {value} in quotes."),
-    "python-late": ("warning",
-        "{NAME} is set again after CUDA has been used: that has no effect any more."),
+    "python-type": ("error", rf"\[[\"']{NAME}[\"']\]\s*=\s*([0-9]+)\s*$",
+        "os.environ takes strings only: this raises a TypeError. Put {0} in quotes."),
 }  # fmt: skip
+"""Slips of the pen: level, what to search a text for, and what is said of it."""
 
 
-_LONGEST_NAME = 80
-"""Characters; a message has 400, and a line in it that people type must not be cut off."""
+def misspelt_in(text: str) -> list[str]:
+    """Return names that a text gives a value and that were meant to be CUDA_VISIBLE_DEVICES."""
+    pairs = _GIVES.findall(text[:_MOST_OF_TEXT])
+    names = [key if "environ" in text else name or key for name, key in pairs]
+    return [name for name in dict.fromkeys(names) if is_misspelt(name) and NAME not in name]
 
 
-def mistake(code: str, *, name: str = "", value: str = "") -> Finding:
-    """Return the advice on a line of shell or Python. What people should type is quoted: they copy
-    it into a shell."""
-    level, template = _MISTAKES[code]
-    word, host = _quoted(value, 200), _quoted(name, _LONGEST_NAME)
-    line = _quoted(f"{NAME}={word} ...", 120)
-    name = printable(name, _LONGEST_NAME)
-    message = template.format(NAME=NAME, name=name, value=value, word=word, line=line, host=host)
-    return Finding(level, code, printable(message, 400))
-
-
-def _quoted(text: str, longest: int) -> str:
-    """Quote a word for a line that is shown whole; `...` stands for one that cannot be quoted."""
-    word = quoted(text)
-    return word if word is not None and len(word) <= longest else "..."
+def text_advice(
+    text: str, value: str | None, inherited: str | None, *, is_known: bool
+) -> tuple[Finding, ...]:
+    """Return advice on a text of a shell or of Python without its comments, after which the
+    variable has a `value` (None: unset), unless that is not known."""
+    advice, text = list[Finding](), text[:_MOST_OF_TEXT]
+    for code, (level, pattern, template) in _SLIPS.items():
+        match = re.search(pattern, text, re.MULTILINE)
+        loses = code in ("shell-sudo", "shell-not-exported")
+        if match is not None and loses == is_known and not (loses and value is not None):
+            message = template.format(*match.groups(), NAME=NAME)
+            advice.append(Finding(level, code, printable(message, 400)))
+    beside = Environ({} if value is None else {NAME: value})
+    advice += [name_advice(name, beside, limited=not is_known) for name in misspelt_in(text)]
+    if f"{CONTAINER}=" in text and value is None:
+        advice.append(container_variable_advice())
+    if value is not None and value == inherited and f"{NAME}=" not in text:
+        words = f"The text does not set {NAME}: the program has it from the shell it is started in,"
+        message = printable(f"{words} as gputop was: {value}.", 400)
+        advice.append(Finding("info", "shell-inherited", message))
+    return tuple(advice)
 
 
 # --- the environment of a process ----------------------------------------------------------------

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from gputop.model.cuda.advice import advise
+from gputop.model.cuda.advice import advise, requests_advice
 from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import Layers
 from gputop.model.cuda.inventory import Inventory, Usage
 from gputop.model.cuda.mapping import Mapping as CudaMapping
-from gputop.model.cuda.pasted.meaning import in_this_shell, meaning, requests_advice
-from gputop.model.cuda.pasted.outcome import Pasted
+from gputop.model.cuda.mapping import unknown_mapping
+from gputop.model.cuda.pasted.reading import Pasted, read_pasted
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.cuda.probe import ProbeVerdict, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
@@ -66,8 +66,6 @@ class MappingResult(msgspec.Struct, frozen=True):
     """Whether `ranks` can be relied on."""
     unknown: str | None = None
     """Why nothing is claimed about a line; None: the mapping says which GPUs it gets."""
-    here: bool = True
-    """Whether the value means the same in a shell of this machine; false for a container's."""
 
 
 def mapping_result(
@@ -93,19 +91,18 @@ def result_of(
     devices, version = inventory.devices, inventory.driver_version
     cuda_order = inventory.cuda_order or probed_order(probed, order, devices)
 
-    def mapped(text: str | Pasted | None, cuda_order: Sequence[int] | None) -> CudaMapping:
-        if isinstance(text, Pasted):
-            return meaning(
-                text, devices, order=order, cuda_order=cuda_order, driver_version=version
-            )
-        return resolve(text, devices, order=order, cuda_order=cuda_order, driver_version=version)
+    def mapped(value: str | None, cuda_order: Sequence[int] | None) -> CudaMapping:
+        return resolve(value, devices, order=order, cuda_order=cuda_order, driver_version=version)
 
-    mapping = _despite_lost(mapped(asked, cuda_order), inventory.lost)
+    value = asked.value if isinstance(asked, Pasted) else asked
+    mapping = _despite_lost(mapped(value, cuda_order), inventory.lost)
     whole = _despite_lost(mapped(None, cuda_order), inventory.lost)
-    here = line is None or in_this_shell(line)
-    said = answer_to(probed, mapping.value, order) if here else None
+    unknown = None if line is None else line.unknown
+    if unknown is not None:
+        mapping = unknown_mapping(None, order, unknown)
+    said = answer_to(probed, value, order) if unknown is None else None
     verdict = None if said is None else compare(mapping, said, devices)
-    guess = None if said is None else compare(mapped(asked, None), said, devices)
+    guess = None if said is None else compare(mapped(value, None), said, devices)
     surprise = guess if verdict and verdict.ok and guess and guess.ok is False else None
     requests = (*(line.rest if line else ()), *requests)
     return MappingResult(
@@ -117,8 +114,7 @@ def result_of(
         surprise=surprise,
         ranks={d.index: str(k) for k, d in enumerate(whole.visible or ()) if not d.instance},
         exact=whole.certainty == "exact",
-        unknown=None if line is None else line.unknown,
-        here=here,
+        unknown=unknown,
     )
 
 
@@ -140,9 +136,6 @@ def read_line(query: MappingQuery) -> Pasted | None:
     """Read a line of shell or Python; None if the text is a value."""
     if query.text is None:
         return None
-    # Imported here because only lines need what it imports.
-    from gputop.model.cuda.pasted.reading import read_pasted
-
     own = {NAME: query.inherited, ORDER: query.order}
     return read_pasted(query.text, {k: v for k, v in own.items() if v is not None})
 

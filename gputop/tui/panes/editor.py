@@ -11,7 +11,7 @@ from textual.events import Blur, Paste
 from textual.suggester import SuggestionReady
 from textual.widgets import Input
 
-from gputop.model.cuda.pasted.cleaning import CUT, NEWLINE
+from gputop.model.cuda.pasted.reading import CUT, NEWLINE
 from gputop.model.machine.text import printable
 from gputop.tui.panes.mapping_state import MappingState
 

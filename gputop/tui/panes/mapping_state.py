@@ -128,7 +128,7 @@ class MappingState:
         if self.followed is None:
             is_cut = self.mapping.stopped_at is not None and has_error(self.advice)
             line = corrected_line if is_cut else export_line
-            return (line(self.mapping) or "") if self.result.here else ""
+            return (line(self.mapping) or "") if self.result.unknown is None else ""
         return next(iter(self.followed.mapping.shell_lines), "")
 
     @property
@@ -214,7 +214,7 @@ class MappingState:
             self.note = _NOT_ASKED[self.moment]
         elif self.followed:
             self.note = "the driver can only be asked about a value: press m and type one"
-        elif not self.result.here:
+        elif self.result.unknown is not None:
             self.note = "the driver can only be asked about a value that is known here"
         elif frame is None or frame.demo:
             self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from random import Random
 
 import pytest
@@ -164,38 +162,7 @@ def test_a_comment_between_two_commands() -> None:
 def test_a_megabyte() -> None:
     pasted = read_pasted(f"{NAME}=1 python t.py\n" * 40_000)
     assert pasted is not None
-    assert pasted.unknown == "not understood: it is longer than 16384 characters"
-
-
-@pytest.mark.system
-def test_without_the_grammar_lines_are_not_understood() -> None:
-    program = (
-        "import sys; sys.modules['tree_sitter'] = None\n"
-        "from gputop.model.cuda.pasted.reading import read_pasted\n"
-        f"print(read_pasted('{NAME}=1 python t.py').unknown)\n"
-        f"print(read_pasted('{NAME}: 1').value)\n"
-        "print(read_pasted('0,1'))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    said, config, value = done.stdout.splitlines()
-    assert said == "not understood: to read shell lines install tree-sitter and tree-sitter-bash"
-    assert (config, value) == ("1", "None")
-
-
-@pytest.mark.system
-def test_the_grammar_is_loaded_for_lines_only() -> None:
-    program = (
-        "import sys, gputop.commands.map, gputop.model.cuda.mapping_query as q\n"
-        "from gputop.model.cuda.inventory import Inventory\n"
-        "q.mapping_result(q.MappingQuery('0,1', None), Inventory(()))\n"
-        "print('tree_sitter' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
+    assert pasted.unknown == "not understood: it is longer than 16384 characters, or was cut"
 
 
 def doubled(count: int, last: str) -> str:
@@ -226,7 +193,7 @@ def test_what_grows_is_not_expanded(text: str) -> None:
     def read() -> None:
         pasted = read_pasted(text)
         assert pasted is not None
-        assert pasted.unknown is not None
+        assert pasted.unknown is not None or pasted.value == "0"
 
     assert trouble_within(read) == ""
 

@@ -1,42 +1,64 @@
-"""The language of a pasted text, and what the text sets and starts."""
+"""Whether what is pasted is a value or a text, and what a text says."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from gputop.model.cuda.advice import mistake, name_advice
-from gputop.model.cuda.pasted import cleaning
-from gputop.model.cuda.pasted.commands import follow_shell
-from gputop.model.cuda.pasted.config import GPUS, read_config
-from gputop.model.cuda.pasted.dialects import to_posix
-from gputop.model.cuda.pasted.launchers import SLURM_SETS, STARTERS
-from gputop.model.cuda.pasted.outcome import (
-    NoProgramError,
-    NotKnownError,
-    Pasted,
-    PastedValue,
-    StartedProgram,
-    Trace,
-    UnclearError,
-    UndecidedError,
-    Unknown,
-)
-from gputop.model.cuda.pasted.programs import PROGRAMS
-from gputop.model.cuda.pasted.python import follow_python, looks_like_python
-from gputop.model.cuda.pasted.variables import Variables
-from gputop.model.machine.environment import CONTAINER, NAME, ORDER, Environ, is_misspelt
+import msgspec
+
+from gputop.model.cuda.advice import misspelt_in, text_advice
+from gputop.model.cuda.pasted.python import read_python
+from gputop.model.cuda.pasted.shell import NotUnderstoodError, Program, Shell, Unknown, named, shown
+from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.finding import Finding
 
-LONGEST = 16384
-"""The most characters of a text that is read."""
-_LONG_NUMBER = re.compile(r"\b[0-9]\w{1000}")
-"""What has more digits than Python makes a number of, or a text of a number."""
-_WORDS = re.compile(r"(?<![\w${-])[A-Za-z_][A-Za-z0-9_-]*")
-_ASSIGNS = re.compile(r"(?:export\s+)?[A-Za-z_]\w*=\S*\s+\S", re.ASCII)
-_PYTHON = re.compile(r"\s*(?:os\.environ|environ)\b|\s*(?:import|from)\s+\w+\s*(?:$|\n|import)")
-_STARTS = re.compile(r"(?:\./|/|~/)?[\w./-]*(?:python[0-9.]*|\.(?:py|sh))", re.ASCII)
-_LANGUAGES = {"python", "py", "python3", "ipython", "pycon"}
+_MOST_CHARACTERS = 16384
+NEWLINE, CUT = "\u2424", "\u2026"
+"""What an editor of one line shows for a line end, and at the end of a text that it cut."""
+_PART_OF_VALUE = re.compile(r"[\"'\[({]*(?:[\d,.;:+~-]*|(?:GPU|MIG|gpu)-\S*)[\"'\])}]*")
+_CODE = re.compile(r"[A-Z]+_[A-Z_]+=|.*[A-Za-z_]\w*[.(][\"'A-Za-z(\d]")
+_FENCE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)")
+_PROMPTED = re.compile(
+    r"(?m)(?:^[ \t]*(?:(?:\([\w.+/-]+\) ?)?(?:[\w.-]+@[\w.-]+:?[^\s$#%>=]* ?(?:[~/][^\s$#%>=]* ?)?"
+    r"[$#%>]|\[[\w.-]+@[^\]\n]*\] ?[$#%]|[$%>❯➜]|~/|[\w./~-]*[$%]|(?:PS |[A-Z]:\\)[^>\n]*>))[ \t]+"
+    r"|^[ \t]*(?:>>>|\.\.\.|In ?\[\d*\]:|\.{3,}:)(?:[ \t]|$)|^(?P<own>[ \t]*!|[ \t]+@))"
+    r"(?P<typed>(?:.*\\\n)*.*)"
+)
+_PYTHON = re.compile(r"(?m)^\s*(?:import \w|from [\w.]+ import|(?:os\.)?environ\b|os\.\w+\()")
+_NAME = rf"(?P<name>{NAME}|{ORDER})"
+_VALUE = r"['\"]? *[:= ] *(?P<value>\"[^\"$%\n]*\"|'[^'$%\n]*'|-?\d\d?(?:,\d\d?)*|PCI\w+)['\"]? *"
+_CONFIG = re.compile(
+    r"(?m)(?:^ *(?:- +['\"]?|ENV +|Environment=['\"]?)(?=\w+[= ])"
+    rf"|(?:^ *|(?P<json>['\"]))(?=\w+['\"]? *:)){_NAME}{_VALUE}(?(json)(?=[,}}\n]|$)|$)"
+)
+"""Lines of YAML, JSON, a Dockerfile, systemd."""
+_CONTAINER = re.compile(r"(?m)^[ -]*(?:services|containers|image|deploy):|EnvironmentFile|name: C")
+_FISH_CSH_POWERSHELL = re.compile(
+    rf"(?mi)(?:(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ )|\$env:){_NAME}{_VALUE}(?=;|$)"
+)
+_CMD = re.compile(rf"(?mi)^ *@?set +\"?(?=\w+=){_NAME}{_VALUE}$")
+_EXPORT = r"\nexport \g<name>=\g<value>"
+_BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|COBALT|\$[ \t])")
+_ODD = re.compile(
+    "[^\\S\n\t ]|[\0-\x08\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd"
+    "\ud800-\udfff]|&(?:quot|amp|lt|gt|nbsp|apos|#\\w+);|=<[\\w -]*>"
+)
+"""What is not what it looks like: blanks that are none for a shell, a page's source, <GPU>."""
+
+
+class Pasted(msgspec.Struct, frozen=True):
+    """What a text does."""
+
+    value: str | None
+    """CUDA_VISIBLE_DEVICES of the program that it starts; None: unset."""
+    order: str | None
+    """CUDA_DEVICE_ORDER, likewise."""
+    rest: tuple[str, ...]
+    """The program's command line."""
+    advice: tuple[Finding, ...]
+    unknown: str | None = None
+    """Why nothing can be claimed; None: the other fields hold."""
 
 
 def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted | None:
@@ -44,123 +66,85 @@ def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted
 
     `inherited` are the variables of the shell in which it would be pasted.
     """
-    if not _is_text(text):
+    text = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + CUT
+    text = "\n".join(text.replace(NEWLINE, "\n").splitlines()).strip("\n")
+    code = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", text)
+    parts = re.sub(r"\s*,\s*", ",", text.strip()).split()
+    is_value = "\n" not in text and (len(parts) < 2 or all(map(_PART_OF_VALUE.fullmatch, parts)))
+    if is_value and not _names(text) and not _CODE.match(text):
         return None
-    trace, own = Trace(), dict(inherited or {})
+    own, unknown, program = dict(inherited or {}), None, Program([], None, None)
     try:
-        programs = _read(text, own, trace)
-        value, order, gpus = _only(programs)
-    except NotKnownError as error:
-        return _unknown(f"{error.words}: {error}", text, trace)
-    except RecursionError:
-        return _unknown(f"{UnclearError.words}: it is nested too deeply", text, trace)
-    beside = {} if value is None else {NAME: value}
-    advice = [*trace.advice, *_misspelt(text, beside, limited=gpus is not None)]
-    if NAME in own and value == own[NAME] and not _sets(text, own):
-        advice.append(mistake("shell-inherited", value=own[NAME]))
-    if value and re.search("[\u201c\u201d\u2018\u2019\u00ab\u00bb]", value):
-        advice.append(mistake("shell-typographic-quotes"))
-    return Pasted(value, order, programs[-1].command, tuple(dict.fromkeys(advice)), gpus)
+        program = _only(_programs(text, code, own))
+    except NotUnderstoodError as error:
+        unknown = f"not understood: {error}"
+    value, order = (item if isinstance(item, str) else None for item in program[1:])
+    advice = text_advice(code, value, own.get(NAME), is_known=unknown is None)
+    return Pasted(value, order, tuple(program.command), advice, unknown)
 
 
-def _unknown(reason: str, text: str, trace: Trace) -> Pasted:
-    advice = (*trace.advice, *_misspelt(text, {}, limited=True))
-    return Pasted(None, None, (), advice, unknown=reason)
+def _names(text: str) -> bool:
+    """Return whether a text names the variable, or gives a value to a misspelt one."""
+    return bool(re.search(rf"(?<!\w){NAME}(?!\w)", _ODD.sub("", text)) or misspelt_in(text))
 
 
-def _is_text(text: str) -> bool:
-    """Return whether it is more than a value: it names or sets a variable, or starts a program."""
-    head = text[:LONGEST].strip()
-    if cleaning.names_variable(text) or _misspelt_in(head):
-        return True
-    first, *others = head.split(None, 1) or [""]
-    starts = first in PROGRAMS or first in STARTERS or _STARTS.fullmatch(first) is not None
-    return bool(others) and (starts or _ASSIGNS.match(head) is not None)
+def _only(programs: list[Program]) -> Program:
+    """Return the program that stands for all; NotUnderstoodError if they differ."""
+    if len({program[1:] for program in programs}) > 1:
+        words: dict[object, str] = {None: "unset", "": "none"}
+        words |= {p.value: "not known" for p in programs if isinstance(p.value, Unknown)}
+        each = [f"{shown(p.command) or 'it'}: {words.get(p.value, p.value)}" for p in programs[:8]]
+        raise NotUnderstoodError(f"several programs or values: {'; '.join(each)}")
+    for value in programs[-1][1:]:
+        if isinstance(value, Unknown):
+            raise NotUnderstoodError(value.reason)
+    return programs[-1]
 
 
-def _misspelt_in(text: str) -> list[str]:
-    return [*dict.fromkeys(filter(is_misspelt, _WORDS.findall(text[:LONGEST])))]
+def _programs(text: str, code: str, own: dict[str, str]) -> list[Program]:
+    """Return the programs that a text starts: at least one; `code` is without its comments."""
+    blocks = [match[2] for match in _FENCE.finditer(text) if _names(match[2])]
+    for wrong, why in (
+        (text.endswith(CUT), f"it is longer than {_MOST_CHARACTERS} characters, or was cut"),
+        (not _names(text), f"it does not name {NAME}"),
+        (_BATCH.search(text), "a batch system decides which GPUs its jobs get"),
+        (not _names(code), "it names the variable in comments only"),
+        (odd := _ODD.search(code), f"it holds {odd and odd[0]!a}, which a shell reads otherwise"),
+        (blocks and re.search(rf"{NAME}\s*=", _FENCE.sub("", text)), "it is set around its blocks"),
+    ):
+        if wrong:
+            raise NotUnderstoodError(why)
+    return [program for part in blocks or [text] for program in _block(part, own)]
 
 
-def _misspelt(text: str, beside: dict[str, str], *, limited: bool) -> list[Finding]:
-    """Return advice on names meant to be CUDA_VISIBLE_DEVICES; `beside` holds what counts."""
-    return [name_advice(name, Environ(beside), limited=limited) for name in _misspelt_in(text)]
+def _block(pasted: str, own: dict[str, str]) -> list[Program]:
+    text = _typed(re.sub(r"\A\s*`([^`]*)`\s*\Z|\\\s*\Z", r"\1", pasted))
+    text = re.sub(r"(?m)^%(?:set_)?env (\w+)[ =] ?([\w,.-]*)$", r"os.environ['\1'] = '\2'", text)
+    text = re.sub(rf"(?m)^%(?!.*{NAME}).*\n?", "", text)
+    is_python = "<<" not in text and (_PYTHON.search(text) or "environ" in text)
+    values = read_python(text, own) if is_python else None
+    if values is not None:
+        return [Program(re.findall(r"cuda:\d+", text), values[NAME], values[ORDER])]
+    settings = [*_CONFIG.finditer(text)]
+    if _PYTHON.match(text.lstrip()):
+        raise NotUnderstoodError("it is not complete Python")
+    if settings and (not settings[0]["json"] or text.lstrip()[0] in '{["'):
+        if _CONTAINER.search(text) or named(re.sub(r"(?m)^\s*#.*", "", _CONFIG.sub("", text))):
+            raise NotUnderstoodError("which GPUs a container gets is not in the text")
+        text = "\n".join(f"export {match['name']}={match['value']}" for match in settings)
+    if re.search(r"(?mi)^@?echo off|\.exe\b|\b[A-Z]:\\|cd /d|^(?-i:SET) ", pasted):
+        text = _CMD.sub(_EXPORT, text)
+    shell = Shell(_FISH_CSH_POWERSHELL.sub(_EXPORT, text), own)
+    if not (shell.programs or shell.settings):
+        raise NotUnderstoodError("it starts no program and sets nothing")
+    return shell.programs or shell.settings
 
 
-def _certain(value: PastedValue) -> str | None:
-    if isinstance(value, Unknown):
-        raise UndecidedError(value.reason)
-    return value
-
-
-def _sets(text: str, own: dict[str, str]) -> bool:
-    without = {name: value for name, value in own.items() if name != NAME}
-    try:
-        return _only(_read(text, without, Trace()))[0] == own[NAME]
-    except NotKnownError:
-        return False
-
-
-def _read(text: str, inherited: Mapping[str, str], trace: Trace) -> list[StartedProgram]:
-    """Return the programs that a text starts: at least one."""
-    if len(text) > LONGEST:
-        raise UnclearError(f"it is longer than {LONGEST} characters")
-    if _LONG_NUMBER.search(text):
-        raise UnclearError("it has a number of more than 1,000 digits")
-    plain, language = cleaning.unfenced(cleaning.lines_of(text))
-    plain, prompted = cleaning.without_prompts(plain)
-    cleaning.check_characters(plain)
-    variables = Variables(inherited)
-    if re.search(NAME + r"=[\"']?\$[0-9]", plain):
-        trace.say(mistake("shell-dollar"))
-    if language in _LANGUAGES or prompted == "python" or looks_like_python(plain):
-        if re.search(r"(?m)^[ \t]*[%!]", plain):
-            raise UnclearError("IPython's commands and Python stand in one text")
-        follow_python(plain, variables, trace, follow_shell)
-        return trace.started
-    if _PYTHON.match(plain):
-        raise UnclearError("it is not complete Python")
-    config = read_config(plain)
-    if config is not None:
-        return [_configured(config)]
-    if re.match(r"\s*\[[\w:.-]+\]\s*\n", plain):
-        raise UnclearError("gputop does not know this kind of configuration")
-    if re.search(r"(?m)^#SBATCH\s.*(?:--gres|--gpus|-G)", plain):
-        raise UndecidedError(SLURM_SETS)
-    posix = cleaning.one_line(to_posix(plain, windows=prompted == "cmd"))
-    follow_shell(posix, variables, trace)
-    return trace.started or [_behind(plain, variables)]
-
-
-def _configured(config: list[tuple[str, str]]) -> StartedProgram:
-    values: dict[str, str] = {}
-    for name, value in config:
-        if values.setdefault(name, value) != value:
-            raise UndecidedError("it sets several values")
-    gpus = values.get(GPUS, values.get(CONTAINER))
-    return StartedProgram(values.get(NAME), values.get(ORDER), gpus)
-
-
-def _behind(text: str, variables: Variables) -> StartedProgram:
-    """Return a program as it would start after a text that starts none itself."""
-    plain = re.sub(r"#.*", "", text)
-    misspelt = _misspelt_in(plain)
-    if not misspelt and re.search(rf"(?<![$\w]){NAME}\b", plain) is None:
-        raise NoProgramError("it starts none that gputop knows, and sets nothing")
-    if re.match(r"\s*(?:echo|printf|printenv|grep)\b", text) or variables.ended:
-        raise NoProgramError("it sets nothing either")
-    value = variables.get(NAME)
-    removes = re.search(r"\bunset\b|\bexport\s+-n|-u\b|-e\b|Remove-Item", text)
-    if value is None and not removes and not misspelt:
-        raise NoProgramError("what it sets is gone at its end")
-    if NAME not in variables.exported and "||" in plain:
-        raise NoProgramError("what it sets is not exported")
-    return StartedProgram(value, variables.get(ORDER))
-
-
-def _only(programs: list[StartedProgram]) -> tuple[str | None, str | None, str | None]:
-    """Return the value, order and GPUs of all programs; UndecidedError if they differ."""
-    values = {(_certain(p.value), _certain(p.order), _certain(p.gpus)) for p in programs}
-    if len(values) > 1:
-        raise UndecidedError("it starts several programs, with different values")
-    return values.pop()
+def _typed(text: str) -> str:
+    """Return what was typed behind prompts, if there are any."""
+    lines = [*_PROMPTED.finditer(text)]
+    if lines and named(_PROMPTED.sub("", text)):
+        raise NotUnderstoodError("what was typed and what was printed stand together")
+    if any(match["own"] and re.match(r"(?:export|unset)\b", match["typed"]) for match in lines):
+        raise NotUnderstoodError("what it sets is gone at the end of its line")
+    return "\n".join(match["typed"] for match in lines) or text

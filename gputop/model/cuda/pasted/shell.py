@@ -1,477 +1,257 @@
-"""A text in the language of a POSIX shell or bash, followed step by step and never run.
-
-The grammar is tree-sitter's. Every statement changes the `Variables`; a command that starts a
-program is noted in the `Trace`. What may happen or not is followed both ways, and the two are
-joined. If no step accounts for an occurrence of a variable's name, the text is not understood.
-"""
+"""A POSIX shell or bash, one command after the other: what its programs are started with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from gputop.model.cuda.pasted.outcome import (
-    CONCERNED,
-    Trace,
-    UnclearError,
-    UndecidedError,
-    Unknown,
+from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.text import printable
+
+_ROUND = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_RUN = rf"\\[\s\S]|\${_ROUND}|`[^`]*`|\$\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}"
+_PIECE = (
+    rf"{_RUN}|'[^']*'|\$'(?:\\[\s\S]|[^'\\])*'|\"(?:\\[\s\S]|\${_ROUND}|\$(?!\()|[^\"\\$])*\""
+    rf"|[<>]{_ROUND}|(?<=[=@?*+!]){_ROUND}|\$(?![({{'])|[^\s;&|<>()'\"`\\$]"
 )
-from gputop.model.cuda.pasted.programs import words
-from gputop.model.cuda.pasted.variables import Variables
-from gputop.model.cuda.pasted.words import Argument, Command, Input, Node, Words, parse, within
-
-_NAMES = re.compile("|".join(CONCERNED).encode())
-_DEEPEST = 40
-_MOST_ROUNDS = 64
-_ROUNDS = "a loop gives it a value that the text does not tell"
-_REDIRECTS = {"file_redirect", "herestring_redirect", "heredoc_redirect"}
-_CLAUSES = {"elif_clause", "else_clause"}
-_SPECIAL = words(
-    "eval . source exec export set unset : readonly shift trap break continue return exit times"
+"""A part of a word: an escape, `$( )`, `${ }`, a quotation, an array, or a character."""
+_LOOKUP = (
+    r"\$(?P<name>[A-Za-z_][A-Za-z_0-9]*)|\$[0-9@*#?!$[-]|\{"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z_0-9]*)(?::-(?P<default>[^{}$`\"'\\]*))?\}"
 )
-_DIGITS = tuple(map(str, range(1, 10)))
+_BARE, _QUOTED = re.compile(f"{_LOOKUP}|{_PIECE}"), re.compile(rf"{_LOOKUP}|{_RUN}|[\s\S]")
+_TOKEN = re.compile(
+    rf"(?:[ \t]|\\\n)+|#[^\n]*|(?P<target>(?:&>>?|[0-9]*(?:<<<|[<>]&|>>|>\||<>|[<>])(?!\())[ \t]*"
+    rf"(?:{_PIECE})+)|(?P<word>\[\[ [^\n]*? \]\]|\({_ROUND}\)|(?:{_PIECE})+)"
+    r"|(?P<operator>\n|;;&?|;&|&&|\|\||\|&|[;&|()])|(?P<rest>[\s\S]+)"
+)
+_DOCUMENT = re.compile(r"(?m)^([^#\n]*?)<<-? *(['\"]?)(\w+)\2(.*)\n((?:.*\n)*?)\t*\3 *$")
+_NAMED = re.compile(
+    rf"(?<![\w$])(?<!\$\{{)(?<!\$\{{[#!])(?:{NAME}|{ORDER})(?!\w)|\$\{{(?:{NAME}|{ORDER}):?="
+)
+_ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_FOLDER = re.compile(r".*/|[\"'\\]")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OPENS, _CLOSES = ("(", "{", "if", "while", "until", "for", "select"), (")", "}", "fi", "done")
+_KEYWORDS = (*_OPENS, *_CLOSES, "then", "else", "elif", "do", "!", "time")
+_TOOLS = re.compile(
+    r"[:.[]|\[\[(?s:.*)|\(\((?s:.*)|apt|apt-get|awk|bg|cat|cd|chmod|clear|conda|cp|curl|cut|date|df|du"
+    r"|disown|echo|eval|exit|find|for|git|gpustat|grep|head|htop|jobs|kill|let|ls|mapfile|mkdir|module"
+    r"|mv|nvidia-smi|pip3?|popd|printf|ps|pushd|pwd|read|rm|sed|select|set|shift|sleep|sort|source"
+    r"|tail|tar|tee|test|break|touch|trap|true|ulimit|unzip|wait|watch|wget|which"
+)
+"""Commands that use no GPU: those without a value of their own are no programs."""
+_SETS = re.compile("export|declare|typeset|local|unset")
+_CHANGES = re.compile(rf"{_SETS.pattern}|read|mapfile|let|for|select|printf|getopts|\(\((?s:.*)")
+_WRAPS = re.compile("env|sudo|nohup|nice|timeout|stdbuf|setsid|exec|command|taskset|numactl|ionice")
+_ELSEWHERE = re.compile(
+    "s(?:run|batch|alloc|u|sh)|doas|runuser|systemd-run|tmux|screen|kubectl|docker|podman|apptainer"
+    "|singularity|nvidia-smi|nvitop|gpustat"
+)
+"""Commands whose programs have other variables or other GPUs, or that do not read the variable."""
+_TAKES_NOT = re.compile("accelerate .*--gpu_ids|deepspeed .*(?: -[ieH] |--(?:inc|exc|num_|hostf))")
+_ALL_GPUS = re.compile(r"--gpus[ =][\"']?all\b|--device[ =]nvidia\.com/gpu=all\b")
+_CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
+_KEEPS = re.compile(rf" (?:-[A-Za-z]*E|--preserve-env(?:=\S*\b{NAME}\b\S*)?) ")
+_READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
+_HARMLESS = re.compile(r"\b(?:activate|conda|mamba|pyenv|bashrc|profile|zshrc)\b")
+_PROSE = re.compile("the|is|are|was|will|must|you|your|this|that|which|means|of|does|works|not")
+_NO_PROGRAM = re.compile(
+    r".*[:,.]|[^\w./~$\"'{@%\\].*|[^=]*=.*|\\?[ \t]*|[\"']?\d+[\"']?|a|and|as|at|be|but|can|if|in"
+    rf"|not|on|only|or|so|to|with|when|{NAME}"
+)
 
-Runner = Callable[["Shell", Command], None]
-Assignment = tuple[str, str | Unknown]
+
+class NotUnderstoodError(Exception):
+    """Nothing can be claimed; the message says which word of the text is why."""
+
+
+class Unknown(NamedTuple):
+    reason: str
+
+
+Value = str | Unknown | None
+
+
+class Program(NamedTuple):
+    command: list[str]
+    value: Value
+    order: Value
 
 
 class Shell:
-    """A shell that follows one text; a text inside it, as of `bash -c`, has a shell of its own."""
+    """Follows the text of one shell to its end."""
 
-    def __init__(self, text: str, variables: Variables, trace: Trace, run: Runner) -> None:
-        self.variables = variables
-        self.trace = trace
-        self.local: set[str] = set()
-        """The variables that are assigned in front of the command."""
-        self._run = run
-        self._source = text.encode("utf-8", "replace")
-        self._accounted: set[int] = set()
-        self._words = Words(self._source, variables, trace, self._substitute)
-        self.raw = self._words.raw
-        self._input = Input()
-        self._inner = 0
-        """The number of functions and loops around the current statement."""
+    def __init__(self, text: str, inherited: Mapping[str, Value]) -> None:
+        self.programs: list[Program] = []
+        self.settings: list[Program] = []
+        """What a program would be started with behind each command that sets the variable."""
+        self._values, self._exported = dict(inherited), set(inherited)
+        self._varying: dict[str, Unknown] = {}
+        plain = [*_commands(text)]
+        for words, _, loose in plain:
+            for name in _changed(words) if loose else ():
+                self._varying[name] = Unknown(f"{name} is set in a block, a pipe or a condition")
+        for words, kept, _ in plain:
+            self._run(words, kept=kept)
 
-    def follow(self) -> None:
-        """Follow the text to its end; raises NotKnownError."""
-        with self._deeper("it is nested too deeply"):
-            self._statements(parse(self._source, self.trace))
-        for match in _NAMES.finditer(self._source):
-            if match.start() not in self._accounted:
-                before, after = self._source[: match.start()], self._source[match.start() :]
-                line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
-                text = line.decode("utf-8", "replace").strip()[:60]
-                raise UnclearError(f"gputop does not know what '{text}' does with the variable")
+    def look(self, name: str) -> Value:
+        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not tell ${name}")
+        return self._varying.get(name) or self._values.get(name, unset)
 
-    def account(self, *words: Argument | Input) -> None:
-        """Note that the variables' names in these words are understood."""
-        for word in words:
-            self._account(word.start, word.end)
+    def _run(self, whole: list[str], *, kept: bool) -> None:
+        """Follow a command; `kept`: what it prints is not only shown."""
+        words, given, launcher = self._launched(whole)
+        name, sets = _FOLDER.sub("", (words or [""])[0]), _SETS.fullmatch(launcher)
+        if not words and (sets or not launcher):
+            self._values |= given
+            if NAME in given and (launcher != "export" or given[NAME] is not None):
+                self.settings.append(Program([], self.look(NAME), self.look(ORDER)))
+            if launcher == "unset" or "-n" in whole:
+                self._exported -= given.keys()
+            elif launcher == "export" or {"-x", "-gx"} & {*whole}:
+                self._exported |= given.keys()
+        elif sets:
+            _check([launcher, *whole])
+        elif _TOOLS.fullmatch(name) and NAME not in given:
+            kept = kept or name not in ("echo", "printf", "grep", "[")
+            _check([name, *(word for word in words if kept or re.search(r"\$\(|`", word))])
+            self._values |= {key: Unknown(f"{name} gives {key} a value") for key in _changed(words)}
+            if _READS_IN.match(" ".join([*words, ""])) and not _HARMLESS.search(" ".join(words)):
+                self._values = {NAME: Unknown(f"{shown(words)} may set it")}
+                self._exported |= {NAME}
+        elif words and (named(whole) or not any(map(_PROSE.fullmatch, words))):
+            self._start(name, words, given)
 
-    def inside(self, text: str, variables: Variables) -> None:
-        """Follow another text, and count its programs as this text's."""
-        Shell(text, variables, self.trace, self._run).follow()
+    def _launched(self, words: list[str]) -> tuple[list[str], dict[str, Value], str]:
+        """Return what `env`, `sudo` or `nohup` starts, its own variables, and the last of these."""
+        given, launcher, sets = dict[str, Value](), "", False
+        while words:
+            word, name, match = words[0], _FOLDER.sub("", words[0]), _ASSIGN.match(words[0])
+            if match and (sets or launcher in ("", "env", "sudo")):
+                given[match[1]] = self._assigned(match)
+            elif sets and (_IDENTIFIER.fullmatch(word) or word in ("-x", "-gx", "-n", "-g")):
+                given |= {word: None if launcher == "unset" else self.look(word)}
+            elif _WRAPS.fullmatch(name) or (not launcher and not given and _SETS.fullmatch(name)):
+                launcher, sets = name, _SETS.fullmatch(name) is not None
+                if name == "sudo" and not _KEEPS.search(" ".join(words)):
+                    given = {NAME: None, ORDER: None}
+            elif launcher and not sets and re.match(r"-|[0-9][0-9.,:-]*[smhd]?$", word):
+                words = words[word in ("-u", "-g", "-s", "-a", "-o") and len(words) > 1 :]
+                if launcher == "env":
+                    clears = {NAME, ORDER} if word in ("-i", "-") else {words[0].removeprefix("-u")}
+                    given |= dict.fromkeys(clears)
+            else:
+                break
+            words = words[1:]
+        return words, given, launcher
 
-    def follow_words(self, *words: Argument) -> None:
-        """Follow words that are one text for a shell, with the current variables."""
-        for word in words:
-            if isinstance(word.text, Unknown):
-                raise UndecidedError(f"a shell runs a text that is not told: {word.text.reason}")
-        self.inside(" ".join(word.word for word in words), self.variables.child())
-        self.account(*words)
+    def _assigned(self, match: re.Match[str]) -> Value:
+        if named(match[3]):
+            raise NotUnderstoodError(f"{shown(match[0])} only quotes the variable's name")
+        if match[2] or match[3].startswith("(") or "\n" in match[3].replace("\\\n", ""):
+            return Unknown(f"{shown(match[0])} is not followed")
+        return value_of(match[3], self.look)
 
-    def follow_document(self, given: Input) -> None:
-        """Follow the text after `<<` in a shell of its own."""
-        if not given.literal:
-            raise UndecidedError("the shell puts values into the text behind <<; write <<'EOF'")
-        self.inside(given.document or "", self.variables.child())
-        self.account(given)
-
-    def _account(self, start: int, end: int) -> None:
-        self._accounted |= {match.start() for match in _NAMES.finditer(self._source, start, end)}
-
-    def _account_node(self, node: Node) -> None:
-        self._account(node.start_byte, node.end_byte)
-
-    @contextmanager
-    def _deeper(self, problem: str) -> Iterator[None]:
-        self.trace.depth += 1
-        if self.trace.depth > _DEEPEST:
-            raise UnclearError(problem)
-        yield
-        self.trace.depth -= 1
-
-    # --- statements ----------------------------------------------------------------------------
-
-    def _statements(self, node: Node) -> None:
-        for child in node.children:
-            if _in_background(child):
-                with self._subshell():
-                    self._statement(child)
-                self.variables.status = True
-            elif child.is_named:
-                self._statement(child)
-
-    def _statement(self, node: Node) -> None:
-        if node.type == "comment":
-            self._account_node(node)
-            return
-        self.trace.step(len(self.variables.values))
-        if self.variables.ended:
-            return
-        follow = getattr(self, f"_on_{node.type}", None)
-        if follow is None:
-            kind = node.type.replace("_", " ")
-            raise UnclearError(f"the shell's {kind} is not followed here")
-        follow(node)
-
-    def _each(self, nodes: Iterable[Node]) -> None:
-        for node in nodes:
-            self._statement(node)
-
-    @contextmanager
-    def _subshell(self) -> Iterator[Variables]:
-        """Follow something in a subshell; only the exit status stays."""
-        before = self.variables.copy()
-        yield before
-        status, certain = self.variables.status, self.variables.certain
-        self.variables.become(before)
-        self.variables.exits(status, certain=certain)
-
-    def _on_list(self, node: Node) -> None:
-        self._and_or(node, lambda: self._statement(node.children[2]))
-
-    def _and_or(self, node: Node, follow_right: Callable[[], None]) -> None:
-        """Follow `left && right` or `left || right`."""
-        if node.child_count != 3:
-            raise UnclearError("the grammar takes something else for a command")
-        left, operator, right = node.children
-        self._statement(left)
-        if self.variables.ended:
-            return
-        wanted, status = operator.type == "&&", self.variables.status
-        if status is wanted and (self.variables.certain or wanted):
-            follow_right()
-        elif status is (not wanted) and self.variables.certain:
-            self._account_node(right)
-        else:
-            before = self.variables.copy()
-            follow_right()
-            self.variables.join(before)
-
-    def _on_negated_command(self, node: Node) -> None:
-        self._statement(node.children[1])
-        if self.variables.status is not None:
-            self.variables.status = not self.variables.status
-
-    def _on_pipeline(self, node: Node) -> None:
-        """Follow a pipeline. The grammar counts a in `a && b > f | c` as part of it; it is not."""
-        parts = node.named_children
-        body = parts[0].child_by_field_name("body") or parts[0]
-        if body.type != "list":
-            self._pipe(parts)
-            return
-        if body is not parts[0]:
-            for child in parts[0].children:
-                if child.type in _REDIRECTS:
-                    self._redirect(child)
-        self._and_or(body, lambda: self._pipe([body.children[2], *parts[1:]]))
-
-    def _pipe(self, parts: list[Node]) -> None:
-        """Follow each part in a shell of its own; in zsh and ksh the last part has none."""
-        outside = self._input
-        for part in parts:
-            last = part is parts[-1]
-            fed = part is not parts[0] or outside.fed
-            self._input = Input(piped=not last or outside.piped, fed=fed)
-            with self._subshell() as before:
-                self._statement(part)
-                differs = any(before.get(n) != self.variables.get(n) for n in CONCERNED)
-            if last and differs:
-                self.variables.forget(CONCERNED, "shells differ on the end of a pipeline")
-                for name in CONCERNED:
-                    self.variables.exported.setdefault(name, True)
-        self._input = outside
-
-    def _on_subshell(self, node: Node) -> None:
-        with self._subshell():
-            self._statements(node)
-
-    def _on_compound_statement(self, node: Node) -> None:
-        if node.children[0].type == "((":
-            self._calculate(node)
-        else:
-            self._statements(node)
-
-    _on_do_group = _on_else_clause = _statements
-
-    def _calculate(self, node: Node) -> None:
-        names = re.findall(r"[A-Za-z_]\w*", self.raw(node))
-        self.variables.forget(names, "its value is calculated")
-        self.variables.exits(None)
-        self._account_node(node)
-
-    def _on_test_command(self, node: Node) -> None:
-        raw = self.raw(node)
-        if raw.startswith("(("):
-            self._calculate(node)
-            return
-        for child in within(node):
-            if child.type == "command_substitution":
-                self._substitute(child)
-        if re.search(r"\$\{\w+:?=|\$\(\(", raw):
-            raise UnclearError("a test that assigns is not followed")
-        self._account_node(node)
-        self.variables.exits(None)
-
-    def _on_redirected_statement(self, node: Node) -> None:
-        outside = self._input
-        behind: list[Node] = []
-        for child in node.children:
-            if child.type in _REDIRECTS:
-                self._input, pipelines = self._words.redirect(child, self._input, self.trace)
-                behind += pipelines
-        body = node.child_by_field_name("body")
-        if body is None:
-            raise UnclearError("a redirection without a command is not followed")
-        self._input = self._input._replace(piped=self._input.piped or bool(behind))
-        self._statement(body)
-        self._input = Input(fed=True)
-        for pipeline in behind:
-            self._pipe(pipeline.named_children)
-        self._input = outside
-
-    def _redirect(self, node: Node) -> None:
-        self._input, behind = self._words.redirect(node, self._input, self.trace)
-        if behind:
-            raise UnclearError("what stands behind << on its line is not followed")
-
-    # --- choices and loops ---------------------------------------------------------------------
-
-    def _on_if_statement(self, node: Node) -> None:
-        clauses = [child for child in node.children if child.type in _CLAUSES]
-        self._choose([node, *clauses])
-        self.variables.exits(None)
-
-    def _choose(self, clauses: list[Node]) -> None:
-        """Follow each branch of `if`, or also none of them if there is no `else`."""
-        if not clauses:
-            return
-        clause, *others = clauses
-        if clause.type == "else_clause":
-            self._statement(clause)
-            return
-        if any(map(_in_background, clause.children)):
-            raise UnclearError("a background job inside of if is not followed")
-        parts = [child for child in clause.children if child.type not in _CLAUSES]
-        then = [part.type for part in parts].index("then")
-        self._each(part for part in parts[:then] if part.is_named)
-        before = self.variables.copy()
-        self._each(part for part in parts[then:] if part.is_named)
-        chosen = self.variables.copy()
-        self.variables.become(before)
-        self._choose(others)
-        self.variables.join(chosen)
-
-    def _on_for_statement(self, node: Node) -> None:
-        if node.children[0].type != "for":
-            raise UnclearError("the shell's select is not followed")
-        body = node.child_by_field_name("body")
-        name = self.raw(node.child_by_field_name("variable"))
-        values = [self._words.argument(value) for value in node.children_by_field_name("value")]
-        self.account(*values)
-        unknown = any(isinstance(value.text, Unknown) for value in values)
-        if unknown or not 0 < len(values) <= _MOST_ROUNDS:
-            self._loop(body, lambda: self.variables.forget([name], _ROUNDS))
-            return
-        for value in values:
-            if not self.variables.ended:
-                self.variables.set(name, value.word)
-                self._inside(body)
-
-    def _on_while_statement(self, node: Node) -> None:
-        condition = [part for part in node.children_by_field_name("condition") if part.is_named]
-        self._loop(node.child_by_field_name("body"), lambda: self._each(condition))
-
-    def _loop(self, body: Node, head: Callable[[], None]) -> None:
-        """Follow a loop of any number of rounds until another round changes nothing."""
-        for _ in range(_DEEPEST):
-            head()
-            before = self.variables.copy()
-            self._inside(body)
-            self.variables.join(before)
-            if self.variables.same(before):
+    def _start(self, name: str, words: list[str], given: dict[str, Value]) -> None:
+        """Add a program; NotUnderstoodError for words of a sentence, or where it may be another."""
+        wrong = [*filter(_PROSE.fullmatch, words), *filter(_NO_PROGRAM.fullmatch, words[:1])]
+        if wrong:
+            raise NotUnderstoodError(f"it starts a command called {shown(wrong[:1])}")
+        keys = {NAME, ORDER} & (self._exported | self._varying.keys())
+        environ = {NAME: None, ORDER: None} | {key: self.look(key) for key in keys} | given
+        line = " ".join([name, *words[1:], ""])
+        if re.match(r"(?:docker|podman) run ", line) and named(line):
+            environ[NAME] = Unknown("which GPUs the container gets is not in the text")
+            for match in _CONTAINER_SETS.finditer(line if _ALL_GPUS.search(line) else ""):
+                environ[match[1]] = self._assigned(match)
+        elif _ELSEWHERE.fullmatch(name):
+            if environ[NAME] is None and not named(line):
                 return
-        raise UndecidedError("a loop changes its variables in each round")
-
-    def _inside(self, body: Node) -> None:
-        self._inner += 1
-        self._statement(body)
-        self._inner -= 1
-
-    def _on_function_definition(self, node: Node) -> None:
-        name = self.raw(node.child_by_field_name("name"))
-        self.variables.functions[name] = (self, node.child_by_field_name("body"))
-
-    def call(self, command: Command) -> bool:
-        """Call a function that the text defines; False if it defines none of that name."""
-        function = self.variables.functions.get(command.words[0].word)
-        if function is None:
-            return False
-        if not isinstance(function, tuple):
-            raise UndecidedError("which function is called depends on a condition")
-        shell, body = function
-        with self._deeper("a function calls itself"):
-            values = [argument.text for argument in command.arguments]
-            given = zip(_DIGITS, values, strict=False)
-            self.variables.values.update({**dict.fromkeys(_DIGITS), **dict(given)})
-            if shell.variables is not self.variables:
-                raise UnclearError("a function of another shell is not followed")
-            shell._inside(body)
-            self.variables.forget(_DIGITS, "the text does not tell it")
-        return True
-
-    # --- commands ------------------------------------------------------------------------------
-
-    def _on_command(self, node: Node) -> None:
-        """Run a command, with the assignments in front of it for as long as it runs."""
-        arguments, assignments = self._command_parts(node)
-        if not arguments:
-            raise UnclearError("a command without a name is not followed")
-        before = self.variables.copy()
-        for name, value in assignments:
-            self.variables.set(name, value, export=True)
-        self.local = {name for name, _ in assignments}
-        self._run(self, Command(arguments, self._input))
-        if assignments:
-            self._restore(before, arguments[0].word, [name for name, _ in assignments])
-
-    def _restore(self, before: Variables, command: str, names: list[str]) -> None:
-        """Take assignments back; before a special builtin shells differ on whether they stay."""
-        stays = command in _SPECIAL or command in self.variables.functions
-        for name in names:
-            self.variables.restore(name, before)
-            if stays:
-                reason = f"shells differ on whether it stays set after {command}"
-                self.variables.values[name] = Unknown(reason)
-                self.variables.export(name)
-
-    def _command_parts(self, node: Node) -> tuple[list[Argument], list[Assignment]]:
-        arguments, assignments = [], []
-        before = dict(self.variables.values)
-        for child in node.children:
-            if child.type == "variable_assignment":
-                assignments.append(self._assigned(child))
-                self.variables.forget([assignments[-1][0]], "shells differ on its value here")
-                continue
-            if assignments:
-                self.variables.values = {**self.variables.values, **before}
-            if child.type in _REDIRECTS:
-                self._redirect(child)
-            elif child.is_named:
-                self.trace.step()
-                arguments.append(self._words.argument(child))
-                self._account_readings(child)
-            else:
-                raise UnclearError(f"'{child.type}' in a command is not followed")
-        return arguments, assignments
-
-    def _account_readings(self, node: Node) -> None:
-        """Account for what only reads a variable."""
-        for part in (node, *within(node)):
-            if part.type in ("simple_expansion", "expansion"):
-                self._account_node(part)
-
-    def _assigned(self, node: Node) -> Assignment:
-        name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name_node.type != "variable_name":
-            raise UnclearError("an element of an array is not followed")
-        name = self.raw(name_node)
-        array = value is not None and value.type == "array"
-        text = Unknown("it is an array") if array else self._words.value(value)
-        if any(child.type == "+=" for child in node.children):
-            before = self.variables.get(name)
-            if isinstance(before, Unknown) or isinstance(text, Unknown):
-                text = Unknown("something unknown is added to")
-            else:
-                self.trace.spend(len(before or ""))
-                text = (before or "") + text
-        self._account_node(name_node)
-        if value is not None:
-            self._account_readings(value)
-        return name, text
-
-    def _on_variable_assignment(self, node: Node) -> None:
-        self.variables.set(*self._assigned(node))
-        self.variables.status = True
-
-    def _on_variable_assignments(self, node: Node) -> None:
-        for child in node.named_children:
-            self._on_variable_assignment(child)
-
-    def _substitute(self, node: Node) -> None:
-        """Follow `$( )`, a subshell whose output is used."""
-        outside, self._input = self._input, Input(piped=True)
-        self._on_subshell(node)
-        self._input = outside
-
-    # --- export, declare, unset ----------------------------------------------------------------
-
-    def _on_declaration_command(self, node: Node) -> None:
-        keyword, names = node.children[0].type, ("variable_assignment", "variable_name")
-        options = [self._words.argument(child).word for child in node.named_children
-                   if child.type not in names]  # fmt: skip
-        if not all(option.startswith("-") for option in options):
-            raise UnclearError(f"this form of {keyword} is not followed")
-        flags = "".join(option.lstrip("-") for option in options)
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                self._check_braces(child)
-                name, value = self._assigned(child)
-                self.variables.set(name, value)
-            elif child.type == "variable_name":
-                name = self.raw(child)
-                self._account_node(child)
-            else:
-                continue
-            self._declare(name, keyword, flags)
-        self.variables.status = True
-
-    def _check_braces(self, node: Node) -> None:
-        value = node.child_by_field_name("value")
-        if value is not None and value.type in ("word", "concatenation") and "{" in self.raw(node):
-            raise UnclearError("braces behind export are not followed")
-
-    def _declare(self, name: str, keyword: str, flags: str) -> None:
-        inside = self._inner > 0 and keyword in ("declare", "typeset")
-        if inside or keyword in ("local", "readonly") or set(flags) - set("xnp"):
-            if name in CONCERNED:
-                raise UnclearError(f"{keyword} {flags and '-' + flags} of {name} is not followed")
-            self.variables.forget([name], f"{keyword} is not followed")
-        elif keyword == "export" and "n" in flags:
-            self.variables.keep(name)
-        elif keyword == "export" or "x" in flags:
-            self.variables.export(name)
-
-    def _on_unset_command(self, node: Node) -> None:
-        arguments = [self._words.argument(child) for child in node.named_children]
-        flags = [word.word for word in arguments if word.word.startswith("-")]
-        unknown = any(isinstance(word.text, Unknown) for word in arguments)
-        if unknown or not {*flags} <= {"-v", "-f"}:
-            raise UnclearError("this form of unset is not followed")
-        for argument in arguments:
-            if argument.word in flags:
-                continue
-            self.account(argument)
-            if "-f" in flags:
-                self.variables.functions.pop(argument.word, None)
-            else:
-                self.variables.set(argument.word, None)
-        self.variables.status = True
+            environ[NAME] = Unknown(f"what {name} starts it with is not in the text")
+        elif _TAKES_NOT.match(line):
+            environ[NAME] = Unknown(f"{shown(words)} does not take it as it is")
+        else:
+            _check(words)
+        self.programs.append(Program(words, environ[NAME], environ[ORDER]))
 
 
-def _in_background(node: Node) -> bool:
-    sibling = node.next_sibling
-    return node.is_named and sibling is not None and sibling.type == "&"
+def _check(words: list[str]) -> None:
+    for word in filter(named, words):
+        raise NotUnderstoodError(f"what {shown(words[0])} does with {shown(word)} is not followed")
+
+
+def _commands(text: str) -> Iterator[tuple[list[str], bool, bool]]:
+    """Yield the words of commands, if what one prints is kept, and if one may run more or less
+    often than once, or in a shell of its own."""
+    depth, maybe, last = 0, False, ""
+    for words, before, after, writes in _split(text):
+        maybe = before == "||" or (before == "&&" and (maybe or last in ("test", "grep", "[")))
+        if words[0] in ("case", "function") or (after == "(" and len(words) == 1):
+            raise NotUnderstoodError(f"{shown(words)} is not followed")
+        while words and words[0] in _KEYWORDS:
+            depth += (words[0] in _OPENS) - (words[0] in _CLOSES)
+            if words[0] in ("for", "select"):
+                break
+            words = words[1:]
+        if words:
+            last = re.sub(r"(?s)^(?:\[\[|\(\().*", "[", words[0])
+            apart = before[:1] == "|" or after in ("|", "|&", "&")
+            yield words, writes or "|" in after, depth > 0 or maybe or apart
+    if depth:
+        raise NotUnderstoodError("a block has no end, or no start")
+
+
+def _changed(words: list[str]) -> set[str]:
+    """Return the variables that a command changes in its shell."""
+    if _CHANGES.fullmatch(words[0]) or all(map(_ASSIGN.match, words)):
+        return {name for word in words for name in _IDENTIFIER.findall(word.partition("=")[0])}
+    return set()
+
+
+def named(words: str | Iterable[str]) -> bool:
+    """Return whether a text names one of the variables otherwise than to read it."""
+    return _NAMED.search(words if isinstance(words, str) else " ".join(words)) is not None
+
+
+def shown(words: str | Iterable[str]) -> str:
+    return printable(words if isinstance(words, str) else " ".join(words), 48)
+
+
+def _split(text: str) -> Iterator[tuple[list[str], str, str, bool]]:
+    """Yield words with their quotes, the operators around them, and whether a file is written."""
+    words, before, writes = list[str](), "", False
+    plain = _DOCUMENT.sub(
+        lambda match: match[0] if named(match[5]) else match[1] + match[4], text + "\n"
+    )
+    for token in _TOKEN.finditer(plain):
+        if token["rest"] or named(token["target"] or ""):
+            raise NotUnderstoodError(f"{shown(token[0].split()[0])} is not followed to an end")
+        words += [token["word"]] if token["word"] else []
+        writes |= re.search(r"^[^<]*>(?!&|\s*/dev/null)", token["target"] or "") is not None
+        if operator := token["operator"]:
+            yield from [(words, before, operator, writes)] if words else []
+            yield from [([operator], "", "", False)] if operator in "()" else []
+            before = operator if words or operator != "\n" else before
+            words, writes = [], False
+
+
+def value_of(raw: str, look: Callable[[str], Value], pieces: re.Pattern[str] = _BARE) -> Value:
+    """Return the value of a word; `look` tells a variable's."""
+    text, bare = "", pieces is _BARE
+    for match in pieces.finditer(raw):
+        piece, name = match[0], match["name"] or match["braced"]
+        part: Value = piece
+        if name:
+            part = look(name) or match["default"] or ""
+        elif piece in ("{", "~"[:bare]) or (piece[0] in "$`" and len(piece) > 1):
+            part = Unknown(f"{shown(raw[match.start() :])} is known only when it runs")
+        elif piece[0] == "\\" and (bare or piece[1] in '$`"\\\n'):
+            part = piece[1].strip("\n")
+        elif bare and piece[0] in "'\"":
+            part = piece[1:-1] if piece[0] == "'" else value_of(piece[1:-1], look, _QUOTED)
+        if len(text) > 512 or not isinstance(part, str):
+            return part if isinstance(part, Unknown) else Unknown("a value is too long")
+        text += part
+    return text
