@@ -106,7 +106,8 @@ the other terms are gputop's own, with their module.)
     past            earlier frames of a machine, kept in memory or recorded (Past,
                     sources/source.py); a playback shows one instant of it (tui/playback.py)
     probe           the question to the CUDA driver itself what a value means (agent/probe.py)
-    process key     boot id, PID and start time: a PID is reused, a key is not (ProcessKey)
+    process id      PID and start in clock ticks: a PID is reused, an id is not (ProcessId,
+                    model/machine/process_id.py); with a boot id it is a ProcessKey
     recording       the messages of one or more machines on disk, in one file or in a folder with a
                     file for each day (Recording, recording/reader.py)
     reply           the answer to one request, sent between frames (Reply, protocol/messages.py)

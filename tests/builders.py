@@ -7,6 +7,7 @@ from typing import Any
 
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu, GpuState, overdue_state
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.filter import parse
 
@@ -36,15 +37,27 @@ def with_state(fields: dict[str, Any]) -> dict[str, Any]:
     return {"state": state, **fields}
 
 
+def id_of(pid: int, start_time: float | None = 1000.0) -> ProcessId:
+    """Which process that is, on a machine that booted at the epoch."""
+    return ProcessId(pid, None if start_time is None else round(start_time * 100))
+
+
+def with_start(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a process, and the start in ticks that they mean if they say none."""
+    ticks = id_of(fields["pid"], fields["start_time"]).start_ticks
+    return {"start_ticks": ticks, **fields}
+
+
 def process(pid: int, on: int | None = 0, **fields: Any) -> Process:
     """A compute process of alice on a GPU."""
     plain: dict[str, Any] = {
+        "pid": pid,
         "gpu_uuid": None if on is None else f"GPU-{on}",
         "start_time": 1000.0,
         "user": "alice",
         "command": "python train.py",
     }
-    return Process(pid=pid, **{**plain, **fields})
+    return Process(**with_start({**plain, **fields}))
 
 
 def frame(

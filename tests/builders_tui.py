@@ -31,7 +31,7 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.mapping import MappingPane
 from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.processes import ProcessTable
-from tests.builders import with_state
+from tests.builders import with_start, with_state
 from tests.pilot import Hand
 
 GIB = 1024**3
@@ -85,7 +85,7 @@ def process_of(pid: int, gpu: int = 0, **values: Any) -> Process:
         "rss": GIB,
         "state": "R",
     }
-    return Process(**{**usual, **values})
+    return Process(**with_start({**usual, **values}))
 
 
 def frame_of(*parts: Gpu | Process, **values: Any) -> Frame:

@@ -100,10 +100,10 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
         [order] = [request for request in source.requests if isinstance(request, Signal)]
         users = {process.pid: process.user for process in real[-1].processes}
         said = tuple(
-            Verdict(order=order.id, pid=target.pid, start_time=target.start_time, signal=0,
-                    outcome="alive", user=users[target.pid], parent=1,
-                    words="" if users[target.pid] == "carol" else f"it is {users[target.pid]}'s",
-                    caution=None if users[target.pid] == "carol" else "foreign")
+            Verdict(order=order.id, process=target.process, signal=0,
+                    outcome="alive", user=(user := users[target.process.pid]), parent=1,
+                    words="" if user == "carol" else f"it is {user}'s",
+                    caution=None if user == "carol" else "foreign")
             for target in order.targets
         )  # fmt: skip
         app.on_arrived(Arrived(feed, Reply(request=order.id, verdicts=said)))
@@ -139,7 +139,7 @@ async def demo_pictures(folder: Path) -> None:
     value = [*"1", "comma", *"2", "comma", *"6"]
     trained = next(process for process in demo[-1].processes if process.pid == 21195)
     assert trained.start_time is not None
-    detail = demo_detail(Detail(trained.pid, trained.start_time))
+    detail = demo_detail(Detail(trained.id))
     told = Reply(request="", detail=detail)
     whole = ["M", "m", *value, *["tab"] * 7, *"cuda", "colon", "3"]
     draw = partial(picture, folder)

@@ -20,6 +20,7 @@ import pytest
 from gputop.deadline import Call
 from gputop.errors import SourceError
 from gputop.model.machine.frame import SCHEMA, Frame
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.messages import Preview, Refresh, SetInterval, Signal, Stack
@@ -269,14 +270,14 @@ def test_what_a_stopped_agent_has_no_room_for(source: LocalSource) -> None:
     next(frames)
     agent = _agent_of(os.getpid())
     agent.suspend()
-    target = Target(os.getpid(), 1.0)
+    target = Target(ProcessId(os.getpid(), 1))
     check = Signal("x" * 4000, (target,), 0, 0.0)
     reply = until(lambda: source.request(check))
     assert [verdict.outcome for verdict in reply.verdicts] == ["unknown"]
     assert "nothing was sent" in reply.verdicts[0].words
     for seconds in (0.4, 0.3):
         assert source.request(SetInterval(seconds)) is None
-    assert source.request(Stack(1, 1.0, "s" * 4000)) is not None
+    assert source.request(Stack(ProcessId(1, 1), "s" * 4000)) is not None
     agent.resume()
     assert wait_for_frame(source, lambda frame: frame.interval == 0.3, 5.0).interval == 0.3
 

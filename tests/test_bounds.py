@@ -23,6 +23,7 @@ from gputop.agent.process.processes import ProcessCache
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.origin import Container
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.metrics.history import History
 from gputop.model.processes import process_rows
 from gputop.model.processes.ended import RecentlyEnded
@@ -119,7 +120,7 @@ def test_idle_times() -> None:
     idle, sizes = IdleTimes(), []
     for n in range(400):
         samples = {n: Utilization(0.5, 1, None, None, None)}
-        idle.of_process((0, n, 1.0), samples, 0.5, float(n))
+        idle.of_process((0, ProcessId(n, 1)), samples, 0.5, float(n))
         idle.end_cycle()
         sizes.append(kept(idle))
     assert max(sizes[:100]) == max(sizes[-100:])
@@ -133,7 +134,7 @@ def test_facts_of_processes() -> None:
             assert program.stdout
             assert program.stdout.readline() == b"\n"  # by now it has libcuda
             known = facts.read([program.pid], timeout=5)
-            keys = frozenset((pid, fact.start_time) for pid, fact in known.items())
+            keys = frozenset(ProcessId(pid, fact.start_ticks) for pid, fact in known.items())
             assert len(keys) == 1
             told = surveyor.read(EnrichmentRequest(keys, frozenset({0})), timeout=5)
             assert told.origins.keys() == keys

@@ -51,6 +51,7 @@ GPU_FIELDS = [
 ]
 PROCESS_FIELDS = [
     "pid",
+    "start_ticks",
     "start_time",
     "user",
     "command",

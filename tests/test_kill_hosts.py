@@ -10,10 +10,12 @@ import sys
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from gputop.cli import main
 from gputop.commands.targets.selection import ProcessSelector, selection_of
 from gputop.errors import SourceError
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.protocol.messages import Signal
 from gputop.sources.ask import answers, ask, wait_for_frame
@@ -21,7 +23,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping, until
-from tests.builders import frame, process
+from tests.builders import frame, id_of, process
 from tests.conftest import ME, MachineFactory, needs_root
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
@@ -114,20 +116,21 @@ def test_another_identity_gets_nothing(sshd: Sshd, machine: MachineFactory) -> N
     with closing(SshSource(HostName("i1", "i1", None))) as source:
         seen = wait_for_frame(source, answers, 10)
         [job] = seen.processes
-        assert job.start_time is not None
+        assert job.start_ticks is not None
+        another = replace(job.id, start_ticks=job.start_ticks - 1)
         boot = seen.host.boot_id
-        for start, boot_id, outcome in (
-            (job.start_time - 60, boot, "identity_changed"),
-            (job.start_time, "another boot", "identity_changed"),
-            (job.start_time, boot, "exited"),
+        for process, boot_id, outcome in (
+            (another, boot, "identity_changed"),
+            (job.id, "another boot", "identity_changed"),
+            (job.id, boot, "exited"),
         ):
             assert job.pid in here.pids.values()
-            assert signalled(source, job.pid, start, boot_id).outcome == outcome
+            assert signalled(source, process, boot_id).outcome == outcome
     until(lambda: not here.pids)
 
 
-def signalled(source: SshSource, pid: int, start: float, boot_id: str | None) -> Verdict:
-    order = Signal("", (Target(pid, start),), 15, 5.0, boot_id=boot_id)
+def signalled(source: SshSource, process: ProcessId, boot_id: str | None) -> Verdict:
+    order = Signal("", (Target(process),), 15, 5.0, boot_id=boot_id)
     [verdict] = ask(source, order, 10).verdicts
     return verdict
 
@@ -142,12 +145,12 @@ def test_a_pid_is_of_one_machine(words: str, capfd: pytest.CaptureFixture[str]) 
 def test_a_user_is_the_one_of_that_machine() -> None:
     here = frame(processes=[process(1), process(2)])
     candidates = [
-        Candidate(pid, 1000.0, "GPU-0", uid=uid) for pid, uid in ((1, 4242), (2, os.getuid()))
+        Candidate(id_of(pid), "GPU-0", uid=uid) for pid, uid in ((1, 4242), (2, os.getuid()))
     ]
     for words, user in (([], "bob"), (["user:bob"], None)):
         selection = selection_of(words, [], user, False)
         assert selection.users == ("bob",)
         [target] = ProcessSelector(here, candidates, {"bob": 4242}).targets(selection)
-        assert target.pid == 1
+        assert target.process.pid == 1
         with pytest.raises(SourceError, match="too old"):  # an agent that ignores who is asked for
             ProcessSelector(here, candidates, {}).targets(selection)

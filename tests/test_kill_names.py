@@ -128,7 +128,7 @@ def chosen_of(seen: tuple[Machine, Frame], *words: str) -> tuple[int, set[str]]:
     here, frame = seen
     names = {pid: name for name, pid in here.pids.items()}
     try:
-        return 0, {names[target.pid] for target in targets(frame, *words)}
+        return 0, {names[target.process.pid] for target in targets(frame, *words)}
     except GputopError as error:
         return error.exit_code, set()
 
@@ -301,7 +301,7 @@ source = LocalSource(1.0)
 frame = next(iter(source.frames()))
 def chosen(words):
     try:
-        return [target.pid for target in targets(frame, *words)]
+        return [target.process.pid for target in targets(frame, *words)]
     except GputopError as error:
         return str(error)
 print(json.dumps([chosen(words) for words in json.loads(sys.argv[1])]))
@@ -397,7 +397,7 @@ def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
     """The PIDs that are meant, or why none is."""
     try:
         selection = selection_of(words, gpus, None, False)
-        return {target.pid for target in meant_by(selection, frame)}
+        return {target.process.pid for target in meant_by(selection, frame)}
     except GputopError as error:
         return str(error)
 

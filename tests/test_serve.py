@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
@@ -67,13 +68,14 @@ def refused(viewer: int, pid: int) -> None:
     with door_of(viewer) as door, connection, connection.makefile("rb") as lines:
         socket.send_fds(door, [b"0"], [theirs.fileno()])
         connection.settimeout(TIMEOUT)
-        target = Target(pid=pid, start_time=None)
+        process = ProcessId(pid, 1)
+        target = Target(process)
         asked = [
             Signal(id="a", targets=(target,), number=9, grace=1.0),
-            Stack(pid=pid, start_time=0.0, id="b"),
+            Stack(process, id="b"),
             Probe(value=None, order=None, id="p"),
             Ping(id="c"),
-            *(Detail(pid=pid, start_time=0.0, id=f"detail {number}") for number in range(20)),
+            *(Detail(process, id=f"detail {number}") for number in range(20)),
         ]
         connection.sendall(b"nonsense\n" + b"".join(encode(each) + b"\n" for each in asked))
         assembler, replies, frames = Assembler(), dict[str, Reply](), 0

@@ -23,7 +23,7 @@ import pytest
 from gputop import trust
 from gputop.agent.doctor.python_env import find_interpreter, python_checks
 from tests.agent.driving import Agent, Json, sleeping
-from tests.agent.test_detail import answer, start_time
+from tests.agent.test_detail import answer, start_ticks
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
@@ -197,7 +197,7 @@ def test_no_py_spy_of_hers_is_run(here: Machine, ran: Path, search: str) -> None
     pid = here.spawn("train", ["train"])
     with Agent(here, env={"PATH": search}) as agent:
         agent.line()
-        told = answer(agent, "stack", "stack", pid, start_time=start_time(pid))
+        told = answer(agent, "stack", "stack", pid, start_ticks=start_ticks(pid))
     assert not ran.exists(), ran.read_text()
     assert told  # that beside gputop's own interpreter was asked
 

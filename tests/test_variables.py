@@ -13,7 +13,7 @@ import pytest
 
 from gputop.variables import foreign_sign
 from tests.agent.driving import Json, until
-from tests.agent.test_detail import start_time
+from tests.agent.test_detail import start_ticks
 from tests.browsers import children, command, serve
 from tests.cluster.test_client import answering
 from tests.conftest import MachineFactory, needs_root
@@ -197,7 +197,7 @@ def test_a_kill_is_in_roots_own_log(here: Machine, eve: Path) -> None:
     (eve / "gputop").mkdir()
     (eve / "gputop" / "config.toml").write_text("readonly = true\n")
     pid = here.spawn("train", ["train"])
-    assert start_time(pid)
+    assert start_ticks(pid)
     env = {**here.env, "HOME": str(eve), "XDG_CONFIG_HOME": str(eve)}
     words = [*GPUTOP, "kill", str(pid), "--yes"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)

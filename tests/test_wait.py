@@ -158,11 +158,11 @@ class UnseenAtFirst(Source):
         if isinstance(request, Candidates):
             yield Reply(request=request.id)
             return
-        [start] = request.processes
-        state: LivenessState = "running" if start.start_ticks in (None, 7) else "ended"
+        [asked] = request.processes
+        state: LivenessState = "running" if asked.start_ticks in (None, 7) else "ended"
         if len(self._asked) == 2:
             state = "unknown"
-        yield Reply(request=request.id, liveness=(ProcessLiveness(pid=42, state=state),))
+        yield Reply(request=request.id, liveness=(ProcessLiveness(process=asked, state=state),))
 
     def reconnect(self) -> None: ...
 

@@ -27,6 +27,7 @@ from gputop.agent.reserved import ReservationReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.topology import Links, Topology
 from gputop.protocol.messages import Preview
 
@@ -239,7 +240,7 @@ class Collector:
             reading.sample.values.get("minor") for reading in readings if is_dubious(reading.sample)
         }
         wanted = EnrichmentRequest(
-            frozenset((pid, fact.start_time) for pid, fact in facts.items()),
+            frozenset(ProcessId(pid, fact.start_ticks) for pid, fact in facts.items()),
             frozenset(minor for minor in dubious if minor is not None),
         )
         return self._enricher.read(wanted, timeout)

@@ -16,6 +16,7 @@ from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu, GpuState, Reservation, overdue_state
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -80,11 +81,11 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         values, samples = of_gpu.values, of_gpu.utilization
         fact, sample = self.facts.get(run.pid), samples.get(run.pid) if samples else None
         elsewhere = fact is None and self.nested
-        if fact is not None and fact.start_time > newest:
+        if fact is not None and fact.start_ticks > newest:
             fact = None  # the process that the driver listed has ended, and another has its PID
         idle_for = None
         if self.idle is not None and answered is not None:
-            key = (values["index"], run.pid, None if fact is None else fact.start_time)
+            key = values["index"], ProcessId(run.pid, None if fact is None else fact.start_ticks)
             measured = None if of_gpu.unassigned and not (sample and sample.is_busy) else samples
             idle_for = self.idle.of_process(key, measured, values.get("utilization"), answered)
         return Process(
@@ -108,7 +109,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         return {} if silent is None else silent._asdict()
 
     def _facts_of(self, run: GpuProcess, fact: ProcessFacts) -> dict[str, Any]:
-        key = (run.pid, fact.start_time)
+        key = ProcessId(run.pid, fact.start_ticks)
         fields = asdict(fact)
         fields["origin"] = self.enrichment.origins.get(key)
         if run.type != "G":

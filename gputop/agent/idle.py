@@ -16,14 +16,13 @@ from typing import Annotated
 import msgspec
 
 from gputop.agent.gpu.lists import Utilization
-from gputop.agent.process.stat import read_stat, start_ticks
+from gputop.agent.process.stat import read_stat
 from gputop.agent.worker import Worker
 from gputop.deadline import within
 from gputop.files import Folder, UnsafeFileError, open_folder, xdg_folder
 from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.process_id import ProcessId
 
-IdleKey = tuple[int, int, float | None]
-"""GPU index, PID and start time."""
 _EVERY = 10.0
 """Seconds between two records."""
 _FRESH = 30.0
@@ -39,8 +38,8 @@ _TIMEOUT = 0.5
 _LAST_TIMEOUT = 0.1
 """Seconds to wait until this agent's record is removed."""
 
-_RecordKey = tuple[str, int, int | None]
-"""UUID of the GPU, PID and start in clock ticks; PID 0 is the GPU itself."""
+_RecordKey = tuple[str, ProcessId | None]
+"""UUID of the GPU, and the process; None is the GPU itself."""
 _Idle = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -61,19 +60,20 @@ class IdleTimes:
 
     def of_process(
         self,
-        key: IdleKey,
+        key: tuple[int, ProcessId],
         samples: Mapping[int, Utilization] | None,
         utilization: float | None,
         at: float,
     ) -> float | None:
-        """Return the seconds since a sample above 0; None if the driver takes no samples.
+        """Return the seconds since a sample above 0; None if the driver takes no samples. `key`:
+        the index of a GPU, and the process.
 
         An idle process has no sample. If the GPU works and no process on it ever had a sample,
         samples say nothing: every process there may be at work.
         """
         if samples is None:
             return None
-        sample = samples.get(key[1])
+        sample = samples.get(key[1].pid)
         if samples:
             self._sampled.add(key[0])
         if sample is not None and sample.is_busy:
@@ -100,7 +100,7 @@ class _Record(msgspec.Struct, array_like=True):
     written: float
     """Monotonic seconds: one clock for all processes of a boot, however the time is set."""
     interval: float
-    idle: list[tuple[str, int, int | None, _Idle]]
+    idle: list[tuple[str, ProcessId | None, _Idle]]
 
 
 class IdleRecord:
@@ -153,7 +153,7 @@ def with_idle_times(frame: Frame) -> Frame:
         return frame
     gpus = (
         msgspec.structs.replace(gpu, idle_for=0.0 if gpu.utilization else seconds)
-        if gpu.uuid and (seconds := recorded.get((gpu.uuid, 0, None))) is not None
+        if gpu.uuid and (seconds := recorded.get((gpu.uuid, None))) is not None
         else gpu
         for gpu in frame.gpus
     )
@@ -169,15 +169,14 @@ def with_idle_times(frame: Frame) -> Frame:
 def _idle_times(frame: Frame) -> Iterator[tuple[_RecordKey, float]]:
     for gpu in frame.gpus:
         if gpu.uuid and gpu.idle_for is not None:
-            yield (gpu.uuid, 0, None), gpu.idle_for
+            yield (gpu.uuid, None), gpu.idle_for
     for process in frame.processes:
         if process.idle_for is not None:
             yield _key(process), process.idle_for
 
 
 def _key(process: Process) -> _RecordKey:
-    start = process.start_time
-    return process.gpu_uuid or "", process.pid, None if start is None else start_ticks(start)
+    return process.gpu_uuid or "", process.id
 
 
 def _works(process: Process) -> bool:
@@ -185,7 +184,7 @@ def _works(process: Process) -> bool:
     return any((*shares, process.encoder_utilization, process.decoder_utilization))
 
 
-def _record(frame: Frame, now: float, idle: list[tuple[str, int, int | None, float]]) -> _Record:
+def _record(frame: Frame, now: float, idle: list[tuple[str, ProcessId | None, float]]) -> _Record:
     me = read_stat(os.getpid())
     interval = frame.interval or 0.0
     return _Record(
@@ -208,8 +207,8 @@ def _read_all(folder: Folder, boot_id: str | None) -> dict[_RecordKey, float]:
             if record.boot_id != boot_id or not _lives(name, record):
                 folder.remove(name)
             elif time.monotonic() - record.written <= _FRESH + record.interval:
-                for uuid, pid, start, seconds in record.idle:
-                    key = (uuid, pid, start)
+                for uuid, process, seconds in record.idle:
+                    key = (uuid, process)
                     longest[key] = max(seconds, longest.get(key, 0.0))
     return longest
 

@@ -16,13 +16,14 @@ from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import is_free, read_detail, read_liveness, read_stack
-from gputop.agent.process.stat import ProcStat, every_process, read_stat, started
+from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.signals import Candidate, Target
+from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.signals import Candidate
 from gputop.protocol.messages import (
     AnsweredRequest,
     Candidates,
@@ -149,10 +150,9 @@ def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
     processes = every_process() if ancestors else {}
     return tuple(
         Candidate(
-            row.pid,
-            row.start_time,
+            row.id,
             row.gpu_uuid,
-            None if row.start_time is None else real_uid(row.pid),
+            None if row.start_ticks is None else real_uid(row.pid),
             row.idle_for,
             tuple(_ancestors(row, processes)),
         )
@@ -160,14 +160,14 @@ def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
     )
 
 
-def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[Target]:
+def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[ProcessId]:
     """Yield the ancestors of a process, each once, whatever changes while they are read."""
-    if process.start_time is None:
+    if process.start_ticks is None:
         return
     pid, visited = process.pid, {process.pid}
     while pid in processes and (pid := processes[pid].parent) in processes and pid not in visited:
         visited.add(pid)
-        yield Target(pid, started(processes[pid].start_ticks))
+        yield ProcessId(pid, processes[pid].start_ticks)
 
 
 def _context(request: Context, _: Frame) -> Reply:

@@ -207,7 +207,7 @@ def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace)
 
     def send(host: HostName | None) -> tuple[Verdict, ...]:
         source, frame, plan = plans[host]
-        targets = tuple(Target(v.pid, v.start_time, v.caution in forced) for v in plan)
+        targets = tuple(Target(v.process, v.caution in forced) for v in plan)
         order = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
         try:
             return ask(source, order, timeout).verdicts
@@ -302,7 +302,8 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
 def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, object]:
     return {
         **({} if host is None else {"host": host.asked}),
-        "pid": verdict.pid,
+        "pid": verdict.process.pid,
+        "start_ticks": verdict.process.start_ticks,
         "start_time": verdict.start_time,
         "command": verdict.command,
         "signal": number,
@@ -317,7 +318,7 @@ def _would(verdict: Verdict, number: int, frame: Frame) -> str:
     if verdict.outcome != "alive":
         return _line(verdict)
     caution = f"; {verdict.words}, which wants a confirmation" if verdict.caution else ""
-    held = "; ".join(_held(verdict.pid, frame))
+    held = "; ".join(_held(verdict.process.pid, frame))
     words = f"would get {signal_name(number)}{caution}" + (f" ({held})" if held else "")
     return _line(msgspec.structs.replace(verdict, words=words))
 
@@ -333,4 +334,4 @@ def _held(pid: int, frame: Frame) -> Iterator[str]:
 
 def _line(verdict: Verdict) -> str:
     command = short_command(verdict.command)
-    return f"{verdict.pid} {verdict.user or '-'} {printable(command, 60)}: {verdict.words}"
+    return f"{verdict.process.pid} {verdict.user or '-'} {printable(command, 60)}: {verdict.words}"

@@ -19,8 +19,9 @@ from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import ProcessLiveness
 from gputop.model.machine.probed import Probed
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.model.machine.topology import Links, Topology
 
@@ -213,8 +214,7 @@ class Probe(msgspec.Struct, frozen=True, tag_field="request", tag="probe"):
 class Detail(msgspec.Struct, frozen=True, tag_field="request", tag="detail"):
     """Read the details of a process."""
 
-    pid: int
-    start_time: float
+    process: ProcessId
     """If another process has the PID by now, its details are not read."""
     hidden: bool = False
     """Whether to return the values of all variables but secrets."""
@@ -224,8 +224,7 @@ class Detail(msgspec.Struct, frozen=True, tag_field="request", tag="detail"):
 class Stack(msgspec.Struct, frozen=True, tag_field="request", tag="stack"):
     """Have py-spy report where a Python process is."""
 
-    pid: int
-    start_time: float
+    process: ProcessId
     id: str = ""
 
 
@@ -260,7 +259,7 @@ class Checks(msgspec.Struct, frozen=True, tag_field="request", tag="checks"):
 class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness"):
     """Read whether processes still run, whether they are on a GPU or not."""
 
-    processes: tuple[ProcessStart, ...]
+    processes: tuple[ProcessId, ...]
     id: str = ""
 
 

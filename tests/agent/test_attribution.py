@@ -251,10 +251,11 @@ ROUNDS = """
 import sys
 from gputop.agent.process.enrichment import Enricher, EnrichmentRequest
 from gputop.agent.process.processes import ProcessCache
+from gputop.model.machine.process_id import ProcessId
 
 pid = int(sys.argv[1])
-start_time = ProcessCache().read([pid], timeout=5)[pid].start_time
-enricher, request = Enricher(), EnrichmentRequest(frozenset({(pid, start_time)}))
+start_ticks = ProcessCache().read([pid], timeout=5)[pid].start_ticks
+enricher, request = Enricher(), EnrichmentRequest(frozenset({ProcessId(pid, start_ticks)}))
 rounds = [enricher.read(request, 5.0)]
 while len(rounds) < 50 and (len(rounds) < 2 or rounds[-1] is not rounds[-2]):
     enricher.settle(5.0)

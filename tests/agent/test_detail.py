@@ -16,6 +16,7 @@ import pytest
 
 from gputop.agent.process.detail import dump_stack, read_detail
 from gputop.model.machine.detail import ProcessDetail
+from gputop.model.machine.process_id import ProcessId
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, start_as, until
 from tests.conftest import MachineFactory, needs_root
@@ -66,21 +67,19 @@ def start() -> Iterator[Start]:
         program.communicate()
 
 
-def start_time(pid: int) -> float:
+def start_ticks(pid: int) -> int:
     """As frames tell it."""
-    boot = next(
-        int(line.split()[1])
-        for line in Path("/proc/stat").read_text().splitlines()
-        if line.startswith("btime")
-    )
-    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    return round(boot + ticks / os.sysconf("SC_CLK_TCK"), 2)
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def id_of(pid: int) -> ProcessId:
+    return ProcessId(pid, start_ticks(pid))
 
 
 def answer(agent: Agent, field: str, request: str, pid: int, **values: object) -> Json:
     """Of the reply, long before the next frame."""
-    start = values.pop("start_time", None) or start_time(pid)
-    agent.ask(request, pid=pid, id=request, start_time=start, **values)
+    start = values.pop("start_ticks", None) or start_ticks(pid)
+    agent.ask(request, process={"pid": pid, "start_ticks": start}, id=request, **values)
     found: Json = agent.reply(request)[field]
     return found
 
@@ -121,26 +120,28 @@ def test_another_process_with_the_number_is_not_told_of(here: Machine) -> None:
     pid = here.spawn("train", ["train"], env=OPEN)
     with Agent(here) as agent:
         agent.line()
-        other = answer(agent, "detail", "detail", pid, start_time=start_time(pid) - 1)
-        assert other == {"pid": pid, "start_time": start_time(pid) - 1, "gone": True}
-        stack = answer(agent, "stack", "stack", pid, start_time=start_time(pid) - 1)
+        other = answer(agent, "detail", "detail", pid, start_ticks=start_ticks(pid) - 1)
+        assert other == {
+            "process": {"pid": pid, "start_ticks": start_ticks(pid) - 1}, "gone": True,
+        }  # fmt: skip
+        stack = answer(agent, "stack", "stack", pid, start_ticks=start_ticks(pid) - 1)
         assert stack["problem"] == "It has ended."
         assert "gone" not in answer(agent, "detail", "detail", pid)
-        assert answer(agent, "detail", "detail", 2**22 + 1, start_time=1.0)["gone"] is True
-        assert answer(agent, "detail", "detail", -1, start_time=1.0)["gone"] is True
+        assert answer(agent, "detail", "detail", 2**22 + 1, start_ticks=1)["gone"] is True
+        assert answer(agent, "detail", "detail", -1, start_ticks=1)["gone"] is True
 
 
 @needs_root
 def test_a_number_that_is_used_again(start: Start) -> None:
     first = start(READY)
-    request = Detail(first.pid, start_time(first.pid))
+    request = Detail(id_of(first.pid))
     assert not read_detail(request).gone
     first.kill()
     first.wait()
     time.sleep(0.02)  # start times count in hundredths
     second = start_as(first.pid, ["sleep", "99"], env=OPEN)
     try:
-        assert read_detail(request) == ProcessDetail(first.pid, request.start_time, gone=True)
+        assert read_detail(request) == ProcessDetail(request.process, gone=True)
     finally:
         second.kill()
         second.wait()
@@ -150,11 +151,11 @@ def test_a_number_that_is_used_again(start: Start) -> None:
 def test_without_permission(start: Start) -> None:
     """It is said, which is not the same as that there is none."""
     program = start("import subprocess; subprocess.Popen(['sleep', '99'], stdout=2); " + READY)
-    found = as_nobody(Detail(program.pid, start_time(program.pid), hidden=True))
+    found = as_nobody(Detail(id_of(program.pid), hidden=True))
     assert (found.gone, found.variables, found.missing) == (False, None, "unreadable")
     assert (found.files, found.devices) == (None, None)
     assert [child.command for child in found.children] == ["sleep 99"]
-    os.kill(found.children[0].pid, signal.SIGKILL)
+    os.kill(found.children[0].process.pid, signal.SIGKILL)
 
 
 def as_nobody(request: Detail) -> ProcessDetail:
@@ -174,16 +175,16 @@ def as_nobody(request: Detail) -> ProcessDetail:
 
 def test_a_process_that_wrote_over_its_variables(start: Start) -> None:
     program = start(f"import setproctitle; setproctitle.setproctitle('x' * 999); {READY}")
-    found = read_detail(Detail(program.pid, start_time(program.pid)))
+    found = read_detail(Detail(id_of(program.pid)))
     assert (found.variables, found.missing) == (None, "overwritten")
 
 
 def test_a_zombie(start: Start) -> None:
     program = start(READY)
-    request = Detail(program.pid, start_time(program.pid))
+    request = Detail(id_of(program.pid))
     program.kill()
     until(lambda: b") Z" in Path(f"/proc/{program.pid}/stat").read_bytes())
-    assert read_detail(request) == ProcessDetail(program.pid, request.start_time, gone=True)
+    assert read_detail(request) == ProcessDetail(request.process, gone=True)
 
 
 @needs_root
@@ -194,7 +195,7 @@ def test_devices_and_files(start: Start) -> None:
     code = f"import sys; held = [open('/dev/' + one) for one in {files!r}]; {READY}"
     script = f'mount -t tmpfs tmpfs /dev && {nodes} && exec "$0" -c "$1"'
     program = start("unshare", "--mount", "sh", "-c", script, sys.executable, code)
-    found = read_detail(Detail(program.pid, start_time(program.pid)))
+    found = read_detail(Detail(id_of(program.pid)))
     assert found.devices == ("/dev/dri/card1", "/dev/nvidia-uvm", f"/dev/{node}")
     assert found.files == len(files) + 3
 
@@ -204,12 +205,13 @@ def test_children(start: Start) -> None:
     child = "[sys.executable, '-c', 'import time; time.sleep(99)', '\\x1b[2J' + str(n)]"
     several = f"for n in range(70): one = subprocess.Popen({child}); n or time.sleep(0.05)"
     program = start(f"import subprocess, time\n{several}\n{READY}")
-    found = read_detail(Detail(program.pid, start_time(program.pid)))
+    found = read_detail(Detail(id_of(program.pid)))
     assert found.children_count == 70
     assert len(found.children) == 64
     first = found.children[0]
     assert first.command.endswith("�[2J0")
-    assert first.start_time == start_time(first.pid) < found.children[-1].start_time
+    assert first.process == id_of(first.process.pid)
+    assert first.start_time < found.children[-1].start_time
     pids = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     for pid in map(int, pids):
         os.kill(pid, signal.SIGKILL)
@@ -250,7 +252,7 @@ def test_frames_and_details_go_on_while_py_spy_hangs(here: Machine, tmp_path: Pa
     pid = here.spawn("train", ["train"], env=OPEN)
     with Agent(here, env={"PATH": fake(tmp_path, "exec sleep 9")}) as agent:
         agent.line()
-        agent.ask("stack", pid=pid, start_time=start_time(pid))
+        agent.ask("stack", process={"pid": pid, "start_ticks": start_ticks(pid)})
         deadline = Deadline(5)
         for _ in range(3):
             agent.refresh(within=2)

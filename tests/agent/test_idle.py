@@ -9,11 +9,12 @@ import pytest
 
 from gputop.agent.gpu.lists import Utilization
 from gputop.agent.idle import IdleTimes
+from gputop.model.machine.process_id import ProcessId
 from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory
 
 NOBODY = 4194305
-KEY = (0, 7, 1.0)
+KEY = (0, ProcessId(7, 1))
 
 
 def sample(sm: float = 0.0, decoder: float = 0.0) -> dict[int, Utilization]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputop.agent.process.stat import read_stat, started
+from gputop.agent.process.stat import read_stat
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json, gone, until
@@ -289,11 +289,11 @@ def test_a_process_that_ends_is_not_taken_for_one_of_the_host(
 # Signals
 
 
-def verdict(agent: Agent, pid: int, start_time: float | None) -> Json:
+def verdict(agent: Agent, pid: int, ticks: int | None) -> Json:
     """What becomes of SIGKILL."""
-    target = {"pid": pid, "start_time": start_time, "forced": False}
-    agent.ask("signal", id=f"{pid} {start_time}", targets=[target], number=9, grace=5.0)
-    [told] = agent.done(f"{pid} {start_time}")["verdicts"]
+    target = {"process": {"pid": pid, "start_ticks": ticks}, "forced": False}
+    agent.ask("signal", id=f"{pid} {ticks}", targets=[target], number=9, grace=5.0)
+    [told] = agent.done(f"{pid} {ticks}")["verdicts"]
     return dict(told)
 
 
@@ -308,7 +308,7 @@ def test_a_signal_reaches_the_process(
         with Agent(here, prefix=inside.prefix) as agent:
             told = one(agent.line(), job.pid)
             on(here, 0)
-            assert verdict(agent, job.pid, told["start_time"])["outcome"] == "exited"
+            assert verdict(agent, job.pid, told["start_ticks"])["outcome"] == "exited"
         assert gone(job.host_pid)
 
 
@@ -323,13 +323,13 @@ def test_a_number_of_the_host_is_somebody_elses_here(
         on(here, 0, {"pid": NOBODY, "host_pid": innocent.pid, "used": GIB, "sm": 90})
         with Agent(here, prefix=inside.prefix) as agent:
             told = one(agent.line(), innocent.pid)
-            about = ("user", "command", "start_time", "state", "origin")
+            about = ("user", "command", "start_ticks", "start_time", "state", "origin")
             assert told["elsewhere"] is True
             assert {told[field] for field in about} == {None}
             stat = read_stat(innocent.host_pid)
             assert stat is not None
-            for start_time in (None, started(stat.start_ticks)):
-                found = verdict(agent, innocent.pid, start_time)
+            for ticks in (None, stat.start_ticks):
+                found = verdict(agent, innocent.pid, ticks)
                 assert found["outcome"] == "other_namespace"
         assert not gone(innocent.host_pid)
 

@@ -12,7 +12,8 @@ import pytest
 from gputop.agent.process.detail import read_liveness
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.model.machine.process_id import ProcessId
 from tests.agent.driving import sleeping
 from tests.conftest import ME
 
@@ -31,7 +32,7 @@ def state_of(pid: int, ticks: int | None = None) -> LivenessState:
 
 
 def told(pid: int, ticks: int | None = None) -> ProcessLiveness:
-    return read_liveness(ProcessStart(pid, ticks), UserNames())
+    return read_liveness(ProcessId(pid, ticks), UserNames())
 
 
 def test_from_its_start_to_its_end() -> None:
@@ -39,10 +40,14 @@ def test_from_its_start_to_its_end() -> None:
         first = told(process.pid)
         stat = read_stat(process.pid)
         assert stat is not None
-        assert (first.state, first.start_ticks, first.user) == ("running", stat.start_ticks, ME)
+        assert (first.state, first.process.start_ticks, first.user) == (
+            "running",
+            stat.start_ticks,
+            ME,
+        )
         assert first.start_time == psutil.Process(process.pid).create_time()
         assert "sleep" in (first.command or "")
-        again = told(process.pid, first.start_ticks)
+        again = told(process.pid, first.process.start_ticks)
         assert (again.state, again.command, again.user) == ("running", None, None)
         assert state_of(process.pid, stat.start_ticks - 1) == "ended", "the PID is another's now"
         process.kill()

@@ -159,8 +159,8 @@ def test_the_demo_plays_signals() -> None:
     """One ignores SIGTERM; after SIGKILL it is gone, and its memory back. Others stay."""
     with closing(DemoSource(0.05)) as source:
         frame = next(frames_of(source))
-        jobs = {process.pid: process.start_time for process in frame.processes}
-        stubborn, target = 30411, Target(30411, jobs[30411])
+        jobs = {process.pid: process.id for process in frame.processes}
+        stubborn, target = 30411, Target(jobs[30411])
         outcomes = []
         for number in (0, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
             [verdict] = ask(source, Signal("s", (target,), number, 1.0), 5.0).verdicts

@@ -20,14 +20,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from gputop.agent.gpu.memory_watch import MemoryWatch
 from gputop.agent.process.stat import read_stat
 from gputop.agent.signals.audit import audit_path
-from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
+from gputop.agent.signals.handle import NotSentError, ProcessHandle, process_of
 from gputop.agent.signals.sender import SignalSender
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target, Verdict, signal_name, signal_number
 from gputop.protocol.messages import Reply, Signal
 from tests.agent.driving import Agent, Json, gone, sleeping, start_as, until
@@ -93,9 +95,13 @@ def _reap(program: subprocess.Popen[bytes], here: Machine | None) -> None:
 
 
 def target(pid: int, **more: Any) -> Json:
-    found = target_of(pid)
+    found = process_of(pid)
     assert found is not None
-    return {"pid": pid, "start_time": found.start_time, **more}
+    return {"process": msgspec.structs.asdict(found), **more}
+
+
+def target_of(pid: int) -> Target:
+    return msgspec.convert(target(pid), Target)
 
 
 _orders = iter(range(10**9))
@@ -129,7 +135,7 @@ def test_exited_and_the_memory_came_back(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
         told = verdict(agent, target(pid))
-    assert (told["pid"], told["signal"], told["outcome"]) == (pid, 15, "exited")
+    assert (told["process"]["pid"], told["signal"], told["outcome"]) == (pid, 15, "exited")
     assert told["command"] == "python train.py"
     assert told["freed"] == [{"gpu_uuid": "GPU-1", "bytes": 3 * GIB}]
     assert told["words"].startswith("ended ")
@@ -292,6 +298,21 @@ def test_identity_changed(here: Machine) -> None:
     assert told["words"] == "another process has this number now; nothing was sent"
 
 
+@pytest.mark.system
+def test_a_start_that_differs_by_a_tick_is_another_process(start: Start, here: Machine) -> None:
+    program = start(READY, here)
+    with Agent(here) as agent:
+        agent.line()
+        ours = target(program.pid)
+        for off in (-1, 1):
+            process = {**ours["process"], "start_ticks": ours["process"]["start_ticks"] + off}
+            told = verdict(agent, {"process": process, "forced": True}, number=9)
+            assert (told["outcome"], program.poll()) == ("identity_changed", None)
+        assert verdict(agent, {"process": {"pid": program.pid}})["outcome"] == "unknown"
+        assert program.poll() is None
+        assert verdict(agent, ours, number=9)["outcome"] == "exited"
+
+
 def _until_older(pids: list[int]) -> None:
     """Until who starts now has another start time, which the kernel counts in ticks."""
     stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
@@ -304,10 +325,16 @@ def test_refused(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
         own = agent.process.pid
-        cases = [
-            ({"pid": 0, "start_time": 1.0}, "0 and negative numbers are groups of processes"),
-            ({"pid": -1, "start_time": 1.0, "forced": True}, "0 and negative numbers are groups"),
-            ({"pid": own, "start_time": target(own)["start_time"], "forced": True}, "quit it"),
+        cases: list[tuple[Json, str]] = [
+            (
+                {"process": {"pid": 0, "start_ticks": 1}},
+                "0 and negative numbers are groups of processes",
+            ),
+            (
+                {"process": {"pid": -1, "start_ticks": 1}, "forced": True},
+                "0 and negative numbers are groups",
+            ),
+            (target(own, forced=True), "quit it"),
             (target(os.getpid()), f"{OURSELVES}: not without a confirmation"),
         ]
         told = verdicts_of(agent, send(agent, *(target for target, _ in cases), number=15))
@@ -324,10 +351,11 @@ def test_refused(here: Machine) -> None:
             assert first["outcome"] == "not_permitted"
         bad = verdict(agent, target(os.getpid(), forced=True), number=999)
         assert (bad["outcome"], bad["words"]) == ("refused", "999 is not a signal")
-        assert verdict(agent, {"pid": 2**31, "start_time": 1.0})["outcome"] == "gone"
-        assert verdict(agent, {**target(1), "start_time": 1e308})["outcome"] == "identity_changed"
+        assert verdict(agent, {"process": {"pid": 2**31, "start_ticks": 1}})["outcome"] == "gone"
+        late = {"process": {"pid": 1, "start_ticks": 2**63 - 1}}
+        assert verdict(agent, late)["outcome"] == "identity_changed"
         unknown = "other_namespace" if NESTED else "gone"
-        assert verdict(agent, {"pid": 5_000_000, "start_time": None})["outcome"] == unknown
+        assert verdict(agent, {"process": {"pid": 5_000_000}})["outcome"] == unknown
         assert agent.refresh()["problem"] is None
 
 
@@ -387,7 +415,7 @@ def test_not_permitted(start: Start, state: Path) -> None:
     """The log of root is not ours to write to, either: that is said, and stops nothing."""
     program = start(READY)
     pid = program.pid
-    order = Signal("a", (Target(**target(pid)),), 15, 1.0)
+    order = Signal("a", (target_of(pid),), 15, 1.0)
     [(outcome, words, unnoted)] = in_child(lambda: os.setuid(NOBODY), order)
     if NESTED:  # what another user's has open shows nothing
         assert outcome == "other_namespace"
@@ -403,7 +431,7 @@ def test_not_permitted(start: Start, state: Path) -> None:
 def test_without_pidfd_nothing_is_sent(start: Start) -> None:
     """A kernel before Linux 5.3, by a seccomp filter that answers ENOSYS."""
     program = start(READY)
-    order = Signal("a", (Target(**target(program.pid)),), 15, 1.0)
+    order = Signal("a", (target_of(program.pid),), 15, 1.0)
     [(outcome, words, _)] = in_child(_without_pidfd_open, order)
     assert (outcome, words) == (
         "refused", "gputop signals through pidfd_open, which takes Linux 5.3",
@@ -493,7 +521,7 @@ def test_fifty_at_once(here: Machine) -> None:
         agent.line()
         pids = list(here.pids.values())
         told = verdicts_of(agent, send(agent, *map(target, pids)))
-    assert [process["pid"] for process in told] == pids
+    assert [each["process"]["pid"] for each in told] == pids
     assert {verdict["outcome"] for verdict in told} == {"exited"}
     assert sum(freed["bytes"] for target in told for freed in target["freed"]) == 50 * GIB
 
@@ -525,14 +553,14 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
         [*listed] = verdicts_of(agent, send(agent, target(program.pid), number=0, descendants=True))
         assert [verdict["outcome"] for verdict in listed] == ["alive"] * 7
         ranks = _children(program.pid)
-        assert [process["pid"] for process in listed[:3]] == [program.pid, *ranks]
+        assert [each["process"]["pid"] for each in listed[:3]] == [program.pid, *ranks]
         loaders = {child for rank in ranks for child in _children(rank)}
-        assert {process["pid"] for process in listed[3:]} == loaders
-        frozen = [{name: target[name] for name in ("pid", "start_time")} for target in listed]
+        assert {each["process"]["pid"] for each in listed[3:]} == loaders
+        frozen = [{"process": each["process"]} for each in listed]
         told = verdicts_of(agent, send(agent, *frozen, number=9))
-    assert [process["pid"] for process in told] == [process["pid"] for process in listed]
+    assert [each["process"]["pid"] for each in told] == [each["process"]["pid"] for each in listed]
     assert {verdict["outcome"] for verdict in told} <= {"exited", "gone", "zombie"}
-    assert all(gone(process["pid"]) for process in listed)
+    assert all(gone(each["process"]["pid"]) for each in listed)
 
 
 @pytest.mark.system
@@ -542,12 +570,12 @@ def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None
         ours = (target(1), target(os.getpid()))
         told = verdicts_of(agent, send(agent, *ours, number=0, descendants=True))
     cautions = {os.getpid(): "ancestor", 1: "first"}  # the tests may run in process 1
-    assert {verdict["pid"]: verdict["caution"] for verdict in told} == cautions
+    assert {verdict["process"]["pid"]: verdict["caution"] for verdict in told} == cautions
 
 
 def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
     signals = SignalSender(lambda _: None, MemoryWatch(tuple))
-    nobody = tuple(Target(5_000_000 + n, 1.0) for n in range(150))
+    nobody = tuple(Target(ProcessId(5_000_000 + n, 1)) for n in range(150))
     for order in "ab":
         signals.send(Signal(order, nobody, 15, 1.0))
     until(
@@ -562,7 +590,7 @@ def test_no_verdict_goes_while_another_of_its_order_waits(
     for module in ("attempt", "sender"):
         monkeypatch.setattr(f"gputop.agent.signals.{module}.KEPT", 0.1)
     quick, stubborn = start(READY), start(f"signal.signal(15, signal.SIG_IGN); {READY}")
-    targets = tuple(Target(**target(program.pid)) for program in (quick, stubborn))
+    targets = tuple(target_of(program.pid) for program in (quick, stubborn))
     found = in_process(Signal("a", targets, 15, 1.0))
     assert [verdict.outcome for verdict in found] == ["exited", "ignored"]
 
@@ -572,7 +600,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"gputop.agent.signals.{module}.KEPT", 0.3)
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
     signals = SignalSender(replies.put, MemoryWatch(tuple))
-    signals.send(Signal("a", (Target(5_000_000, 1.0),), 15, 1.0))
+    signals.send(Signal("a", (Target(ProcessId(5_000_000, 1)),), 15, 1.0))
     assert [verdict.outcome for verdict in replies.get(timeout=60).verdicts] == ["gone"]
     until(lambda: signals._attempts == [])
 
@@ -589,14 +617,14 @@ def test_the_audit_log(here: Machine, state: Path, monkeypatch: pytest.MonkeyPat
         agent.line()
         verdict(agent, target(pid), number=0)
         verdict(agent, target(pid))
-        verdict(agent, {"pid": 0, "start_time": None})
+        verdict(agent, {"process": {"pid": 0}})
         until(lambda: state.read_bytes().count(b"\n") == 3)  # no verdict waits for the log
     lines = state.read_text(encoding="utf-8").splitlines()
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     sent, ended, refused = (json.loads(line) for line in lines)
     assert (sent["verdict"], ended["verdict"], refused["verdict"]) == ("sent", "exited", "refused")
-    assert set(sent) == {"time", "uid", "login", "client", "pid", "start_time", "command", "user",
-                         "signal", "verdict", "seconds"}  # fmt: skip
+    assert set(sent) == {"time", "uid", "login", "client", "pid", "start_ticks", "start_time",
+                         "command", "user", "signal", "verdict", "seconds"}  # fmt: skip
     assert (sent["pid"], sent["signal"], sent["uid"]) == (pid, "SIGTERM", os.getuid())
     assert sent["client"] == "192.0.2.7"
     assert sent["time"].endswith("+00:00")
@@ -611,7 +639,7 @@ def test_the_audit_log(here: Machine, state: Path, monkeypatch: pytest.MonkeyPat
 def test_the_number_may_change_hands_between_the_look_and_the_signal() -> None:
     """And within one tick of the clock, where the start time does not tell them apart."""
     with sleeping() as victim:
-        held = ProcessHandle(Target(**target(victim.pid)), set())
+        held = ProcessHandle(target_of(victim.pid).process, set())
         victim.kill()
     bystander = start_as(victim.pid, ["sleep", "999"])
     try:
@@ -690,7 +718,10 @@ def test_a_bystander_is_never_hit(here: Machine) -> None:
             for duel in duels:
                 if duel not in late:
                     duel.victim.wait()
-            told = {verdict["pid"]: verdict["outcome"] for verdict in verdicts_of(agent, order)}
+            told = {
+                verdict["process"]["pid"]: verdict["outcome"]
+                for verdict in verdicts_of(agent, order)
+            }
             assert [duel.pid for duel in duels if duel.hit()] == []
             same = [duel for duel in early if duel.bystander and duel.bystander.pid == duel.pid]
             assert {told[duel.pid] for duel in same} <= {"identity_changed"}

@@ -14,10 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from gputop.model.machine.signals import Target
 from gputop.protocol.messages import Signal
 from tests.agent.driving import Agent, Json, sleeping, start_as, until
-from tests.agent.test_signals import NOBODY, READY, Start, in_child, start, target, verdict
+from tests.agent.test_signals import (
+    NOBODY,
+    READY,
+    Start,
+    in_child,
+    start,
+    target,
+    target_of,
+    verdict,
+)
 from tests.conftest import NESTED, MachineFactory, needed, needs_everybody, needs_root, rest_long
 from tests.driver import Machine
 from tests.driver.scenario import enlist
@@ -46,7 +54,7 @@ def on_gpu(here: Machine, pid: int, gpu: int = 0) -> int:
 
 
 def order_for(pid: int, number: int = 15) -> Signal:
-    return Signal("a", (Target(**target(pid)),), number, 1.0)
+    return Signal("a", (target_of(pid),), number, 1.0)
 
 
 def kill(
@@ -197,10 +205,10 @@ def test_who_was_not_seen_when_its_gpu_named_it(
     program, log = start(READY), tmp_path / "state" / "gputop" / "signals.jsonl"
     with Agent(here) as agent:
         agent.line()
-        told = verdict(agent, {"pid": program.pid, "start_time": None})
+        told = verdict(agent, {"process": {"pid": program.pid}})
         assert told["outcome"] == "unknown"
         nobody = "other_namespace" if NESTED else "gone"
-        assert verdict(agent, {"pid": 5_000_000, "start_time": None})["outcome"] == nobody
+        assert verdict(agent, {"process": {"pid": 5_000_000}})["outcome"] == nobody
         until(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
     assert program.poll() is None
     verdicts = [json.loads(line)["verdict"] for line in log.read_text().splitlines()]
@@ -421,7 +429,7 @@ def test_a_gpu_that_hangs_names_nobody_who_came_later(here: Machine) -> None:
             while row["command"] == first["processes"][0]["command"]:
                 row = _row(agent.refresh(), pid)
             assert [row[name] for name in ("start_time", "user", "command", "state")] == [None] * 4
-            told = verdict(agent, {"pid": pid, "start_time": None}, number=9)
+            told = verdict(agent, {"process": {"pid": pid}}, number=9)
             assert told["outcome"] == "unknown"
             assert other.poll() is None
             other.kill()

@@ -135,8 +135,8 @@ def test_it_can_be_signalled_itself(here: Machine, block: Block) -> None:
     bad = block()
     put_on_gpu(here, bad)
     with Agent(here) as agent:
-        start_time = rows(agent.line())[bad]["start_time"]
-        agent.ask("detail", id="detail", pid=bad, start_time=start_time)
+        start_ticks = rows(agent.line())[bad]["start_ticks"]
+        agent.ask("detail", id="detail", process={"pid": bad, "start_ticks": start_ticks})
         assert agent.done("detail")["detail"]["missing"] == "no_answer"
     done = here.run([*GPUTOP, "kill", str(bad), "--yes", "--foreign", "--grace", "0.1"])
     assert done.returncode == 1

@@ -26,7 +26,7 @@ from gputop.agent.process.stat import every_process
 from gputop.model.machine.environment import NAME, what_matters
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, until
-from tests.agent.test_detail import answer, start_time
+from tests.agent.test_detail import answer, id_of
 from tests.conftest import NESTED, MachineFactory, needs_root
 from tests.driver import Machine, build
 
@@ -107,7 +107,7 @@ def test_an_agent_takes_no_more_memory_for_it(
         assert peak(agent) < MOST_RSS
     assert told[train]["command"] == "python train.py"
     assert told[train]["cuda_context"]["environ"]["variables"] == {NAME: "0"}
-    assert detail["pid"] == pid
+    assert detail["process"]["pid"] == pid
     assert len(told[pid]["command"]) <= 4098
     if {"environ=2147483648", "entries=1000000", "misspelt=300000"} & set(words):
         assert told[pid]["cuda_context"]["environ"] == {"missing": "too_long"}
@@ -256,7 +256,7 @@ def test_files_are_looked_at_from_where_the_last_look_ended(swell: Swell) -> Non
     assert looks in (235, 236)
     assert open_files(pid, math.inf).next is None
     assert open_files(pid, 0.0).next is not None
-    detail = read_detail(Detail(pid, start_time(pid)))
+    detail = read_detail(Detail(id_of(pid)))
     assert detail.files == len(os.listdir(f"/proc/{pid}/fd"))
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-import psutil
 import pytest
 
 from gputop.agent.errors import log_once
 from gputop.agent.worker import Worker
 from gputop.sources.agent_process import AgentProcess
 from tests.agent.driving import Agent
+from tests.agent.test_signals import target
 from tests.conftest import MachineFactory, in_child, needs_root
 from tests.driver import Machine
 from tests.terminal import Terminal
@@ -142,7 +142,7 @@ def test_a_thread_that_nothing_stands_for_ends_the_agent_with_its_reason(
 ) -> None:
     """No file can be opened any more. Whoever waits for an answer is told that none comes."""
     here = machine({"base": "h200x8", "gpus": 1, "processes": None})
-    me = {"pid": os.getpid(), "start_time": round(psutil.Process().create_time(), 2)}
+    me = target(os.getpid())
     with Agent(here) as agent:
         agent.line()
         agent.refresh()

@@ -9,44 +9,49 @@ from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of
 from gputop.model.conditions.idle import IdleSpan
 from gputop.model.machine.frame import Host, Problem
 from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.model.machine.process_id import ProcessId
 from tests.builders import frame, gpu, process
 
 PROBLEM = Problem(code="driver_not_loaded", text="no driver", advice="load it")
 
 
-def train(pid: int = 123, ticks: int | None = 7) -> AwaitedProcess:
+def train(pid: int = 123, followed: bool = True) -> AwaitedProcess:
     return AwaitedProcess(
-        pid=pid, start_ticks=ticks, start_time=1000.0, user="alice", command="python train.py -x"
+        id=ProcessId(pid, 7),
+        is_followed=followed,
+        start_time=1000.0,
+        user="alice",
+        command="python train.py -x",
     )
 
 
 def live(pid: int, state: LivenessState) -> ProcessLiveness:
-    return ProcessLiveness(pid=pid, state=state)
+    return ProcessLiveness(process=ProcessId(pid, 7), state=state)
 
 
 def test_the_agent_alone_says_who_has_ended() -> None:
     """To leave the GPUs is not to end; nor is what could not be looked at."""
     end = EndOfProcesses([train(), train(124)], "boot")
     assert end.handle_frame(frame()) == []
-    assert [start.pid for start in end.starts] == [123, 124]
+    assert [process.pid for process in end.followed] == [123, 124]
     assert end.handle_liveness([live(123, "unknown"), live(124, "ended")]) == [train(124)]
     assert list(end.running) == [123]
     assert end.handle_liveness([live(123, "running"), live(124, "ended")]) == []
     assert end.handle_liveness([live(123, "ended")]) == [train()]
-    assert (end.running, end.starts) == ({}, ())
+    assert (end.running, end.followed) == ({}, ())
 
 
 def test_who_cannot_be_asked_for_ends_by_leaving_the_gpus() -> None:
     """But not while a GPU, or the driver, does not say who is there."""
-    end = EndOfProcesses([train(ticks=None)], "boot")
-    assert end.starts == ()
+    end = EndOfProcesses([train(followed=False)], "boot")
+    assert end.followed == ()
     on_it = frame(processes=[process(123)])
     silent = [frame([gpu(**values)]) for values in (
         {"stale_for": 3.0}, {"error": "lost"}, {"state": "asleep"}, {"listed": "none"},
     )]  # fmt: skip
     for seen in (on_it, *silent, replace(frame(), problem=PROBLEM, gpus=())):
         assert end.handle_frame(seen) == []
-    assert end.handle_frame(frame()) == [train(ticks=None)]
+    assert end.handle_frame(frame()) == [train(followed=False)]
 
 
 def test_a_reboot_ends_all() -> None:
@@ -61,8 +66,8 @@ def test_sentences() -> None:
     assert end_of(train(), "node-07", 1000.0 + 8040) == (
         "train.py (PID 123) of alice has ended on node-07 after 2h14m"
     )
-    assert end_of(train(ticks=None), "n", 1001.0).endswith("has left the GPUs on n after 1s")
-    nobody = AwaitedProcess(pid=9, start_ticks=1)
+    assert end_of(train(followed=False), "n", 1001.0).endswith("has left the GPUs on n after 1s")
+    nobody = AwaitedProcess(id=ProcessId(9), is_followed=True)
     assert end_of(nobody, "n\x1b]0;x\x07", 5.0) == "process (PID 9) has ended on n\ufffd]0;x\ufffd"
     hostile = replace(train(), command="\x1b]9;\x07 a", user="e\nve")
     assert str(hostile) == "\ufffd]9;\ufffd (PID 123) of e\ufffdve"

@@ -14,7 +14,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.signals import Verdict
 from gputop.model.processes import process_rows
 from gputop.model.processes.ended import MOST, RecentlyEnded
-from tests.builders import frame, gpu, process
+from tests.builders import frame, gpu, id_of, process
 
 GPUS = (gpu(0), gpu(1))
 
@@ -140,16 +140,15 @@ def test_another_machine_or_boot_ends_nothing() -> None:
         ({"signal": 50}, "RTMIN+16"),
         ({"outcome": "gone"}, ""),
         ({"outcome": "ignored"}, ""),
-        ({"start_time": 7.0}, ""),
-        ({"pid": 2}, ""),
+        ({"process": id_of(1, 7.0)}, ""),
+        ({"process": id_of(2)}, ""),
     ],
 )
 def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> None:
     verdict = Verdict(
         **{
             "order": "1",
-            "pid": 1,
-            "start_time": 1000.0,
+            "process": id_of(1),
             "signal": 15,
             "outcome": "exited",
             **values,
@@ -165,7 +164,7 @@ def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> N
 
 def test_who_ignored_one_signal_and_ended_of_another() -> None:
     """Told in any order, and again when nothing of it is new."""
-    usual: dict[str, Any] = {"pid": 1, "start_time": 1000.0}
+    usual: dict[str, Any] = {"process": id_of(1)}
     term = Verdict(order="1", signal=15, outcome="ignored", **usual)
     kill = Verdict(order="2", signal=9, outcome="exited", **usual)
     both = "KILL, not TERM"

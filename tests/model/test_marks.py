@@ -7,17 +7,16 @@ from msgspec.structs import replace
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import MigDevice
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import LivenessState, ProcessLiveness
 from gputop.model.machine.sections import Activity
-from tests.builders import GIB, frame, gpu, process
+from tests.builders import GIB, frame, gpu, id_of, process
 
 BUSY = frame([gpu(0), gpu(1)], [process(1, on=0), process(2, on=0)])
 EMPTY = frame([gpu(0), gpu(1)])
 
 
-def answer(pid: int, state: LivenessState = "running", **fields: object) -> ProcessLiveness:
-    usual: dict[str, object] = {"start_ticks": 7, "start_time": 1000.0}
-    return ProcessLiveness(pid=pid, state=state, **({**usual, **fields}))  # type: ignore[arg-type]
+def answer(pid: int, state: LivenessState = "running") -> ProcessLiveness:
+    return ProcessLiveness(process=id_of(pid), state=state)
 
 
 def marked(shown: Frame = BUSY, *answers: ProcessLiveness) -> Marks:
@@ -69,13 +68,13 @@ def test_a_mig_device_by_itself() -> None:
 def test_a_process_until_the_agent_says_that_it_has_ended() -> None:
     marks = marked()
     assert [marks.has_process(pid) for pid in (1, 2, 3)] == [True, True, False]
-    assert marks.questions(BUSY) == (ProcessStart(1), ProcessStart(2))
+    assert marks.questions(BUSY) == (id_of(1), id_of(2))
     assert marks.handle_liveness([answer(1), answer(2, "unknown")], BUSY) == []
-    assert marks.questions(BUSY) == (ProcessStart(2),)
+    assert marks.questions(BUSY) == (id_of(2),)
     marks.handle_liveness([answer(2)], BUSY)
     assert marks.questions(BUSY) == ()
     assert marks.handle_frame(EMPTY) == [], "it may have left the GPUs alone"
-    assert marks.questions(EMPTY) == (ProcessStart(1, 7), ProcessStart(2, 7))
+    assert marks.questions(EMPTY) == (id_of(1), id_of(2))
     [news] = marks.handle_liveness([answer(1, "ended"), answer(2)], EMPTY)
     assert news.short == "train.py (PID 1) has ended"
     assert news.sentence == "train.py (PID 1) of alice has ended on node after 16m40s"
@@ -83,19 +82,22 @@ def test_a_process_until_the_agent_says_that_it_has_ended() -> None:
 
 
 def test_one_that_ended_at_once() -> None:
-    """Before the agent was asked: the PID is nobody's, or another one's."""
-    for told in (answer(1, "ended"), answer(1, start_time=1500.0)):
-        [news] = marked().handle_liveness([told], BUSY)
+    """Before the agent was asked: the PID is nobody's, or another one's, which may be listed."""
+    another = frame(processes=[process(1, start_time=1500.0), process(2)])
+    for shown in (BUSY, another):
+        marks = marked()
+        assert marks.handle_frame(shown) == []
+        assert marks.questions(shown) == (id_of(1), id_of(2))
+        [news] = marks.handle_liveness([answer(1, "ended")], shown)
         assert news.short == "train.py (PID 1) has ended"
 
 
 def test_another_agent_reckons_other_seconds() -> None:
     """The clock was set meanwhile: the start in ticks is the same."""
     marks = marked(BUSY, answer(1), answer(2))
-    later = frame(processes=[process(1, start_time=4000.0)])
+    later = frame(processes=[process(1, start_ticks=id_of(1).start_ticks, start_time=4000.0)])
     assert marks.handle_frame(later) == []
-    assert ProcessStart(1, 7) in marks.questions(later)
-    assert marks.handle_liveness([answer(1, start_time=4000.0)], later) == []
+    assert marks.questions(later) == (id_of(2),)
     assert marks.has_process(1)
 
 

@@ -34,7 +34,9 @@ PLACE = Origin(
 
 def told(*users: str | None) -> Frame:
     """A frame with a secret wherever somebody may have written one."""
-    opener = DeviceHolder(pid=9, start_time=1.0, user=SECRET, command=SECRET, reason="open")
+    opener = DeviceHolder(
+        pid=9, start_ticks=7, start_time=1.0, user=SECRET, command=SECRET, reason="open"
+    )
     wanted = [
         builders.process(
             n, user=user, command=f"python {SECRET}", origin=PLACE, cuda_context=AROUND

@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import MOST_TARGETS, Verdict, signal_name
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal_state import UNKNOWN, SignalDialogState
 from gputop.tui.machine import PendingSignals
-from tests.builders import GIB, frame, gpu, process
+from tests.builders import GIB, frame, gpu, id_of, process
 
-ALICE = SignalTarget(10, 1000.0, "alice", "python train.py", held=(("0", GIB),))
-BOB = SignalTarget(20, 1000.0, "bob", "python eval.py", held=(("1", GIB),))
+ALICE = SignalTarget(id_of(10), "alice", "python train.py", held=(("0", GIB),))
+BOB = SignalTarget(id_of(20), "bob", "python eval.py", held=(("1", GIB),))
 
 
 def verdict(order: Signal | str, pid: int, outcome: Any = "alive", **more: Any) -> Verdict:
     id_ = order if isinstance(order, str) else order.id
-    usual = {"start_time": 1000.0, "signal": 0, "words": f"{outcome} it is"}
-    return Verdict(order=id_, pid=pid, outcome=outcome, **{**usual, **more})
+    usual = {"process": id_of(pid), "signal": 0, "words": f"{outcome} it is"}
+    return Verdict(order=id_, outcome=outcome, **{**usual, **more})
 
 
 def told(state: SignalDialogState, *verdicts: Verdict, pids: tuple[int, ...] = (10, 20)) -> None:
@@ -38,7 +39,7 @@ def told(state: SignalDialogState, *verdicts: Verdict, pids: tuple[int, ...] = (
 def checked(*processes: SignalTarget, **more: Any) -> SignalDialogState:
     state = SignalDialogState(processes)
     state.check("check")
-    told(state, *(verdict("check", process.pid, **more) for process in processes))
+    told(state, *(verdict("check", process.id.pid, **more) for process in processes))
     return state
 
 
@@ -47,7 +48,7 @@ def says(state: SignalDialogState, process: SignalTarget) -> list[str]:
 
 
 def targets(order: Signal | None) -> list[int]:
-    return [] if order is None else [target.pid for target in order.targets]
+    return [] if order is None else [target.process.pid for target in order.targets]
 
 
 def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
@@ -55,12 +56,12 @@ def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
         (gpu(0), gpu(1)),
         [process(20, 1, user="bob"), process(10, 0, gpu_memory=GIB), process(10, 1, gpu_memory=2)],
     )
-    keys = [ProcessKey("boot", pid, 1000.0) for pid in (10, 20, 10, 99)]
+    keys = [ProcessKey("boot", id_of(pid)) for pid in (10, 20, 10, 99)]
     found = signal_targets(here, keys)
-    assert [process.pid for process in found] == [10, 20]
+    assert [process.id.pid for process in found] == [10, 20]
     assert found[0].holds() == "1.00G on GPU 0,1"
     assert found[0].age == 1000.0
-    assert own_on(here, "GPU-1", "bob") == [ProcessKey("boot", 20, 1000.0)]
+    assert own_on(here, "GPU-1", "bob") == [ProcessKey("boot", id_of(20))]
     assert own_on(here, "GPU-1", None) == own_on(here, "GPU-0", "bob") == []
 
 
@@ -71,7 +72,7 @@ def test_ones_own_on_a_mig_device() -> None:
         for ci in (0, 1)
     ]
     here = frame((gpu(0),), [*parts, process(30)])
-    assert own_on(here, "GPU-0", "alice", (2, 1)) == [ProcessKey("boot", 21, 1000.0)]
+    assert own_on(here, "GPU-0", "alice", (2, 1)) == [ProcessKey("boot", id_of(21))]
     assert len(own_on(here, "GPU-0", "alice")) == 5
 
 
@@ -183,7 +184,7 @@ def test_what_cannot_be_signalled_is_said_and_not_sent() -> None:
     state = checked(ALICE, outcome="other_namespace")
     assert (state.ready, state.send("order", "kill")) == (False, None)
     assert list(state.says(ALICE)) == [("other_namespace it is", "alarm")]
-    many = SignalDialogState([ALICE._replace(pid=pid) for pid in range(MOST_TARGETS)])
+    many = SignalDialogState([ALICE._replace(id=id_of(pid)) for pid in range(MOST_TARGETS)])
     assert many.check("check") is None
     assert "choose fewer" in many.note()[0]
     assert SignalDialogState((ALICE,), "the demo").check("check") is None
@@ -195,9 +196,9 @@ def test_descendants_come_after_a_key_and_go_with_it() -> None:
     state.check("check")
     below = [verdict("check", 11, parent=10), verdict("check", 12, parent=11)]
     told(state, verdict("check", 10, parent=1), *below)
-    assert (state.descendants(ALICE), [process.pid for process in state.processes]) == (2, [10])
+    assert (state.descendants(ALICE), [process.id.pid for process in state.processes]) == (2, [10])
     state.with_started = True
-    assert [process.pid for process in state.processes] == [10, 11, 12]
+    assert [process.id.pid for process in state.processes] == [10, 11, 12]
     assert state.send("order", "") is None
     assert targets(state.send("order", "kill")) == [10, 11, 12]
 
@@ -257,22 +258,23 @@ def test_whatever_frames_tell_the_targets_are_those_of_the_key() -> None:
     dice = random.Random(4)
     for _ in range(1000):
         chosen = tuple(
-            SignalTarget(pid, float(dice.randrange(5)), "alice", "x")
+            SignalTarget(ProcessId(pid, dice.randrange(5)), "alice", "x")
             for pid in dice.sample(range(10, 30), dice.randrange(1, 6))
         )
         state = SignalDialogState(chosen)
         state.check("check")
-        told(state, *(verdict("check", *process.identity[:1], start_time=process.start_time)
+        told(state, *(verdict("check", process.id.pid, process=process.id)
                           for process in chosen))  # fmt: skip
         for _ in range(dice.randrange(4)):
             pids = dice.sample(range(10, 30), 8)
-            other = [verdict(dice.choice(("check", "old")), pid, start_time=9.0) for pid in pids]
+            other = [
+                verdict(dice.choice(("check", "old")), pid, process=ProcessId(pid, 9))
+                for pid in pids
+            ]
             told(state, *other, pids=tuple(pids))
         order = state.send("order", "kill")
         assert order is not None
-        assert [(target.pid, target.start_time) for target in order.targets] == [
-            process.identity for process in chosen
-        ]
+        assert [target.process for target in order.targets] == [each.id for each in chosen]
 
 
 def test_under_way_until_it_is_over() -> None:

@@ -42,7 +42,7 @@ def test_what_leaves_a_gpu_free_is_not_notable() -> None:
 
 
 def opener(pid: int, reason: HolderReason) -> DeviceHolder:
-    return DeviceHolder(pid=pid, start_time=1.0, reason=reason)
+    return DeviceHolder(pid=pid, start_ticks=7, start_time=1.0, reason=reason)
 
 
 def test_monitors_are_no_suspects() -> None:

@@ -12,6 +12,7 @@ from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Ancestor, Origin
 from gputop.model.machine.probed import Probed, ProbedDevice
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.sections import Ecc, Pcie, Power, Throttle
 from gputop.model.machine.signals import Freed, Verdict
 from gputop.model.machine.topology import Topology
@@ -53,6 +54,7 @@ IDLE = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", memory_used=0, utilization
 
 TRAIN = Process(
     pid=21195,
+    start_ticks=4711,
     start_time=1700000000.25,
     gpu_uuid="GPU-0",
     gpu_memory=41016099840,
@@ -100,7 +102,7 @@ REPLIES = (
         verdicts=(
             Verdict(
                 order="s1",
-                pid=21195,
+                process=ProcessId(21195, 4711),
                 start_time=1700000000.25,
                 command="python train.py",
                 signal=15,
@@ -121,11 +123,11 @@ REPLIES = (
     Reply(
         request="d1",
         detail=ProcessDetail(
-            21195, 1700000000.25, variables=(EnvVariable("LANG", "other"),), variables_count=1,
+            ProcessId(21195, 4711), variables=(EnvVariable("LANG", "other"),), variables_count=1,
             files=61,
         ),
     ),
-    Reply(request="t1", stack=ProcessStack(21195, 1700000000.25, ("main (train.py:1)",))),
+    Reply(request="t1", stack=ProcessStack(ProcessId(21195, 4711), ("main (train.py:1)",))),
     Reply(request="t2", error="too many questions wait: ask again"),
 )  # fmt: skip
 

@@ -25,17 +25,17 @@ from gputop.protocol.messages import (
     Stack,
     Stop,
 )
-from tests.protocol.streams import EARLY, FRAME, LATER, REPLIES, lines_of, read, stream
+from tests.protocol.streams import EARLY, FRAME, LATER, REPLIES, TRAIN, lines_of, read, stream
 
 GOLDEN = Path(__file__).parent.parent / "data" / "protocol-2"
 REQUESTS: tuple[Request, ...] = (
     SetInterval(0.5),
     Refresh(),
     Pause(paused=True),
-    Signal("s1", (Target(21195, 1700000000.25, forced=True),), 15, 10.0, descendants=True),
+    Signal("s1", (Target(TRAIN.id, forced=True),), 15, 10.0, descendants=True),
     Probe("0,1", None, "p1"),
-    Detail(21195, 1700000000.25, hidden=True, id="d1"),
-    Stack(21195, 1700000000.25, "t1"),
+    Detail(TRAIN.id, hidden=True, id="d1"),
+    Stack(TRAIN.id, "t1"),
     Stop(),
 )
 

@@ -126,7 +126,7 @@ def test_whatever_comes_can_be_drawn_or_is_one_error(
 
 def test_texts_are_cleaned_wherever_they_are() -> None:
     hostile = replace(TRAIN, command=HOSTILE, user=HOSTILE, state=HOSTILE)
-    openers = (DeviceHolder(pid=1, start_time=1.0, command=HOSTILE, reason="open"),)
+    openers = (DeviceHolder(pid=1, start_ticks=7, start_time=1.0, command=HOSTILE, reason="open"),)
     frame = replace(
         FRAME,
         host=replace(FRAME.host, name=HOSTILE),

@@ -92,7 +92,9 @@ def test_commands_are_cut() -> None:
 
 def test_who_holds_a_gpu() -> None:
     holders = tuple(
-        DeviceHolder(pid=1, start_time=1.0, user=user, command=COMMAND, reason="open")
+        DeviceHolder(
+            pid=1, start_ticks=7, start_time=1.0, user=user, command=COMMAND, reason="open"
+        )
         for user in ("bob", "me")
     )
     seen = recorded(frame([gpu(holders=holders)]), "script", "me").gpus[0].holders

@@ -83,9 +83,9 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
         target = frame.processes[0]
         assert target.start_time is not None
         requests: list[AnsweredRequest] = [
-            Probe("0", None), Detail(target.pid, target.start_time), Candidates(),
-            Stack(target.pid, target.start_time), Context(target.pid), Checks(),
-            Signal("s1", (Target(target.pid, target.start_time, forced=True),), 15, 5.0),
+            Probe("0", None), Detail(target.id), Candidates(),
+            Stack(target.id), Context(target.pid), Checks(),
+            Signal("s1", (Target(target.id, forced=True),), 15, 5.0),
         ]  # fmt: skip
         replies = [answer(opened, request) for request in requests]
         assert [reply.error for reply in replies] == [None] * len(replies)
@@ -114,8 +114,7 @@ def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path:
         assert [gpu.identity for gpu in one.gpus] == [gpu.identity for gpu in other.gpus]
         assert sorted(one.processes, key=lambda row: row.pid)[0].command
         facts = [
-            {(row.pid, row.start_time, row.user, row.command) for row in frame.processes}
-            for frame in (one, other)
+            {(row.id, row.user, row.command) for row in frame.processes} for frame in (one, other)
         ]
         assert facts[0] == facts[1]
         assert theirs.link.how == "carried"

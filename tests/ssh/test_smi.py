@@ -26,6 +26,7 @@ from gputop.model.health.findings import findings
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Checks, Detail, Ping, Probe, Reply, Signal, Stack
@@ -87,6 +88,9 @@ def read(lines: list[str], reader: SmiReader | None = None) -> list[Frame | Repl
     return [message for message in told if message is not None]
 
 
+SEVEN = ProcessId(7, 100)
+
+
 def test_two_rounds() -> None:
     lines = [*head(), round_(1000.0, 100, 50), values(0), round_(1002.0, 150, 250), values(0)]
     first, second = read(lines)
@@ -101,8 +105,9 @@ def test_two_rounds() -> None:
     assert (gpu.memory_used, gpu.compute_mode, gpu.pstate) == (1 << 30, "default", 0)
     assert gpu.memory_unaccounted is None  # it is not told how much 8 holds
     train = Process(
-        pid=7, start_time=1700000005.0, gpu_uuid=GPU, gpu_memory=512 << 20, user="alice",
-        command="python  train.py�[2J", cpu=1.0, rss=25 * 4096, state="S", parent=1, threads=3,
+        pid=7, start_ticks=500, start_time=1700000005.0, gpu_uuid=GPU, gpu_memory=512 << 20,
+        user="alice", command="python  train.py�[2J", cpu=1.0, rss=25 * 4096, state="S",
+        parent=1, threads=3,
     )  # fmt: skip
     assert second.processes == (train, Process(pid=8, gpu_uuid=GPU, elsewhere=True))
     assert first.processes[0] == replace(train, cpu=None)
@@ -151,8 +156,8 @@ def test_questions_have_an_answer() -> None:
     """Between frames, each in its turn."""
     reader = SmiReader(1.0)
     questions = [
-        Ping("p"), Checks(id="c"), Signal("s", (Target(7, 1.0),), 15, 1.0), Detail(7, 1.0, id="d"),
-        Stack(7, 1.0, "t"), Probe("0", None, "q"),
+        Ping("p"), Checks(id="c"), Signal("s", (Target(SEVEN),), 15, 1.0), Detail(SEVEN, id="d"),
+        Stack(SEVEN, "t"), Probe("0", None, "q"),
     ]  # fmt: skip
     for question in questions:
         reader.refuse(encode(question))
@@ -203,7 +208,8 @@ GPU_FACTS = (
     "compute_mode", "ecc_uncorrected", "mig_mode", "listed", "state",
 )  # fmt: skip
 PROCESS_FACTS = (
-    "pid", "start_time", "gpu_uuid", "gpu_memory", "state", "parent", "threads", "user", "command"
+    "pid", "start_ticks", "start_time", "gpu_uuid", "gpu_memory", "state", "parent", "threads",
+    "user", "command",
 )  # fmt: skip
 
 

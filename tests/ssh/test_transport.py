@@ -61,7 +61,7 @@ def test_an_installed_agent(sshd: Sshd, node: HostName) -> None:
 def test_what_is_asked_before_there_is_an_agent(node: HostName) -> None:
     opened = SshSource(node, 60.0)
     reply = ask(opened, Candidates(), 10.0)
-    assert {candidate.pid for candidate in reply.candidates}
+    assert {candidate.process.pid for candidate in reply.candidates}
     opened.close()
 
 

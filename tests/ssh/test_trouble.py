@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from tests.agent.driving import until
+from tests.agent.test_detail import id_of
 from tests.protocol.streams import FRAME, HELLO, lines_of, stream
 from tests.ssh.reading import client_of, ending, first_frame, in_thread, source, why_not
 from tests.sshd import Sshd, sshd
@@ -212,7 +212,7 @@ def test_a_clock_that_is_wrong_and_another_boot(sshd: Sshd, tmp_path: Path) -> N
         (sshd.folder / "hosts" / host.target / "script").unlink()
         opened.reconnect()
         with subprocess.Popen(["sleep", "100"]) as process:
-            target = Target(process.pid, psutil.Process(process.pid).create_time(), forced=True)
+            target = Target(id_of(process.pid), forced=True)
             order = Signal("s1", (target,), signal.SIGKILL, 1.0, boot_id=frame.host.boot_id)
             [verdict] = ask(opened, order, 10.0).verdicts
             process.terminate()

@@ -44,7 +44,7 @@ def test_it_shows_and_does_the_same(python: str, machine: MachineFactory) -> Non
         frame = agent.line()
         assert None not in (frame["host"]["cpu"], frame["host"]["memory_used"])
         process = frame["processes"][0]
-        target = {name: process[name] for name in ("pid", "start_time")}
+        target = {"process": {name: process[name] for name in ("pid", "start_ticks")}}
         agent.ask("signal", id="s1", targets=[{**target, "forced": True}], number=15, grace=5.0)
         assert agent.done("s1")["verdicts"][0]["outcome"] == "exited"
         agent.ask("detail", id="d1", **target)

@@ -40,7 +40,7 @@ def verdict_of(order: Signal) -> Verdict:
     """The only process of an order has ended."""
     [target] = order.targets
     return Verdict(
-        order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
+        order=order.id, process=target.process, signal=order.number,
         outcome="exited", words="ended at once",
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ async def test_a_host_opens_and_all_works_there() -> None:
         await fleet.press("down", "down", "f9")
         assert "SIGTERM to 1 process on node2" in fleet.text
         [check] = [r for r in fleet.sources["node2"].requests if isinstance(r, Signal)]
-        assert check.targets[0].pid == 222
+        assert check.targets[0].process.pid == 222
         for host in ("node1", "node3"):
             assert not any(isinstance(r, Signal) for r in fleet.sources[host].requests)
         await fleet.press("escape", "H")

@@ -130,7 +130,12 @@ async def test_it_is_live_and_old_values_are_said_to_be() -> None:
 
 async def test_its_own_processes_and_no_others() -> None:
     opener = DeviceHolder(
-        pid=77, start_time=NOON, user="bob", command="python lost.py", reason="orphan"
+        pid=77,
+        start_ticks=7,
+        start_time=NOON,
+        user="bob",
+        command="python lost.py",
+        reason="orphan",
     )
     gpu = gpu_of(1, memory_used=60 * GIB, memory_unaccounted=40 * GIB, holders=(opener,))
     processes = (

@@ -26,6 +26,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.gpu_columns import GpuColumns
+from tests.builders import id_of
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
 from tests.tui import machines
@@ -331,7 +332,7 @@ async def test_the_environment_is_shown_at_once() -> None:
         assert isinstance(asked, Detail)
         assert asked.hidden
         detail = ProcessDetail(
-            pid=301, start_time=NOON - 60, variables=(EnvVariable("HOME", "other", "/x"),)
+            process=id_of(301, NOON - 60), variables=(EnvVariable("HOME", "other", "/x"),)
         )
         await screen.show(detail=detail)
         assert screen.lines[0].strip() == "Variables of GPUs, ranks and jobs"

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from textual.message import Message
 
-from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import ProcessLiveness
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness
 from gputop.sources.feed import Feed
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import MarkReached
+from tests.builders import id_of
 from tests.builders_tui import NOON, Silence, frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory, needs_everybody
 from tests.tui.live import running
@@ -30,13 +31,13 @@ async def test_a_process(size: tuple[int, int]) -> None:
         await screen.press("down", "W", "down")
         assert screen.line_with("--seed 1").startswith("W  0 ")
         asked = [r for r in screen.source.requests if isinstance(r, Liveness)]
-        assert asked[-1].processes == (ProcessStart(1),)
-        alive = ProcessLiveness(pid=1, state="running", start_ticks=7, start_time=NOON - 60)
+        assert asked[-1].processes == (id_of(1, NOON - 60),)
+        alive = ProcessLiveness(process=id_of(1, NOON - 60), state="running")
         await screen.show(request=asked[-1].id, liveness=(alive,))
         await screen.show(ENDED)
         asked = [r for r in screen.source.requests if isinstance(r, Liveness)]
-        assert asked[-1].processes == (ProcessStart(1, 7),)
-        over = ProcessLiveness(pid=1, state="ended")
+        assert asked[-1].processes == (id_of(1, NOON - 60),)
+        over = ProcessLiveness(process=id_of(1, NOON - 60), state="ended")
         await screen.show(request=asked[-1].id, liveness=(over,))
         assert "train.py (PID 1) has ended" in screen.lines[0]
         await screen.press("escape")

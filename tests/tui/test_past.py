@@ -17,6 +17,7 @@ from gputop.protocol.split import Splitter
 from gputop.sources.source import Past
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.panes.history import HistoryPane
+from tests.builders import id_of
 from tests.builders_tui import NOON, Screenful, Silence, frame_of, gpu_of, process_of, shown
 from tests.protocol.streams import HELLO
 
@@ -163,7 +164,7 @@ async def test_a_page_that_is_open_goes_back_with_it() -> None:
 async def test_details_of_now_are_not_shown_as_those_of_then() -> None:
     async with two_minutes() as screen:
         await screen.press("home", "enter")
-        detail = ProcessDetail(STAYS, NOON - 60, files=61, devices=())
+        detail = ProcessDetail(id_of(STAYS, NOON - 60), files=61, devices=())
         await screen.show(detail=detail)
         assert "61 open files" in await screen.whole_page()
         await screen.press(",")

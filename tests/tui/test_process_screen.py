@@ -16,11 +16,13 @@ from gputop.protocol.messages import Detail, Stack
 from gputop.tui.glyphs import ASCII
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.panes.lines import Lines
+from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
 
 GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
 START = NOON - 60
+IT = id_of(401, START)
 PLACE = Origin(
     cwd="/home/alice/llama",
     venv="/home/alice/venv",
@@ -46,10 +48,10 @@ def detail_of(pid: int = 401, **values: Any) -> ProcessDetail:
         "variables": VARIABLES,
         "files": 61,
         "devices": ("/dev/nvidia-uvm", "/dev/nvidia0"),
-        "children": (ChildProcess(402, START + 10, "python loader.py"),),
+        "children": (ChildProcess(id_of(402, START + 10), START + 10, "python loader.py"),),
         "children_count": 1,
     }
-    return ProcessDetail(pid, START, **{**usual, **values})
+    return ProcessDetail(id_of(pid, START), **{**usual, **values})
 
 
 def at(seconds: float, *parts: Any, **values: Any) -> Frame:
@@ -57,7 +59,7 @@ def at(seconds: float, *parts: Any, **values: Any) -> Frame:
 
 
 def wanted(hidden: bool = False) -> Detail:
-    return Detail(401, START, hidden, "details of 401")
+    return Detail(IT, hidden, "details of 401")
 
 
 def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
@@ -158,11 +160,11 @@ async def test_another_process_is_never_shown() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
         await screen.press("enter")
-        others = (replace(detail_of(), start_time=START - 1), detail_of(402))
+        others = (replace(detail_of(), process=id_of(401, START - 1)), detail_of(402))
         for second, other in enumerate(others):
             await screen.show(at(second, process), detail=other)
             assert "being read" in screen.text
-        stack = ProcessStack(401, START - 1, ("Thread of another",))
+        stack = ProcessStack(id_of(401, START - 1), ("Thread of another",))
         await screen.show(at(3, process), stack=stack)
         assert "Thread of another" not in screen.text
 
@@ -171,10 +173,10 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
     process = process_of(401)
     async with shown(at(0, process), size=(80, 24)) as screen:
         await screen.press("enter", "t", "t")
-        assert asked(screen, Stack) == [Stack(401, START, "stack of 401")]
+        assert asked(screen, Stack) == [Stack(IT, "stack of 401")]
         assert "asking py-spy" in screen.text
         lines = ("Thread 1 (idle)", *(f"    f{n} (a.py:{n})" for n in range(40)))
-        await screen.show(at(1, process), stack=ProcessStack(401, START, lines))
+        await screen.show(at(1, process), stack=ProcessStack(IT, lines))
         assert screen.lines[0].strip() == "Stack", screen.text
         assert screen.lines[2].rstrip() == "      f0 (a.py:0)"
         await screen.show(at(2, process))  # it is not gone to again
@@ -183,7 +185,7 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
         assert "train.py" in screen.lines[1]
         await screen.press("t")
         problem = 'not permitted. By hand: sudo env "PATH=$PATH" py-spy dump --pid 401'
-        await screen.show(at(4, process), stack=ProcessStack(401, START, problem=problem))
+        await screen.show(at(4, process), stack=ProcessStack(IT, problem=problem))
         assert "not permitted. By hand: sudo" in screen.text
         assert len(asked(screen, Stack)) == 2
 
@@ -196,7 +198,7 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
         await screen.show(at(60))
         for text in ("it has ended", "10.0G", "NCCL_DEBUG=INFO", "1m01s ago", "/home/alice/llama"):
             assert text in screen.text
-        gone = ProcessDetail(401, START, gone=True)
+        gone = ProcessDetail(IT, gone=True)
         await screen.show(at(61), detail=gone)
         assert "NCCL_DEBUG=INFO" in screen.text
         await screen.press("t", "e")
@@ -208,7 +210,7 @@ async def test_a_zombie_that_was_never_looked_at() -> None:
     process = process_of(401, state="Z")
     async with shown(at(0, process)) as screen:
         await screen.press("enter")
-        await screen.show(at(1, process), detail=ProcessDetail(401, START, gone=True))
+        await screen.show(at(1, process), detail=ProcessDetail(IT, gone=True))
         assert "zombie: it has ended, and its parent" in screen.text
         assert "unknown: it ended before it was read" in screen.text
 
@@ -278,8 +280,8 @@ async def test_hostile_values(width: int) -> None:
     process = process_of(401, command=hostile, origin=origin, user="[bold]")
     variables = (EnvVariable("RANK", "gpu", hostile), EnvVariable(hostile, "secret"))
     detail = detail_of(variables=variables, devices=(hostile,),
-                       children=(ChildProcess(7, START, hostile),))  # fmt: skip
-    stack = ProcessStack(401, START, (hostile,))
+                       children=(ChildProcess(id_of(7, START), START, hostile),))  # fmt: skip
+    stack = ProcessStack(IT, (hostile,))
     async with shown(at(0, process), size=(width, 30)) as screen:
         await screen.press("enter")
         await screen.show(at(1, process), detail=detail, stack=stack)
@@ -295,7 +297,7 @@ async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     process = process_of(401, command="python 訓練.py", origin=PLACE)
     async with shown(at(0, process)) as screen:
         await screen.press("enter")
-        stack = ProcessStack(401, START, ("  訓練 (a.py:1)",))
+        stack = ProcessStack(IT, ("  訓練 (a.py:1)",))
         await screen.show(at(1, process), detail=detail_of(), stack=stack)
         page = await screen.whole_page()
     assert page.isascii()

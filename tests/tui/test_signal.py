@@ -15,6 +15,7 @@ from gputop.tui.glyphs import ASCII
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.process import ProcessScreen
 from gputop.tui.panes.lines import Lines
+from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
 
@@ -28,7 +29,7 @@ def orders(screen: Screenful) -> list[Signal]:
 
 
 def pids(order: Signal) -> list[int]:
-    return [target.pid for target in order.targets]
+    return [target.process.pid for target in order.targets]
 
 
 def reply(order: Signal, verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
@@ -41,7 +42,7 @@ async def answer(screen: Screenful, outcome: Any = "alive", **more: Any) -> None
     frame, order = screen.app.last_frame, orders(screen)[-1]
     assert frame is not None
     said = tuple(
-        Verdict(order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
+        Verdict(order=order.id, process=target.process, signal=order.number,
                 outcome=outcome, **{"words": f"{outcome} it is", **more})
         for target in order.targets
     )  # fmt: skip
@@ -94,9 +95,9 @@ async def test_several_want_the_word(keys: list[str]) -> None:
         await answer(screen)
         if "d" in keys:
             check = orders(screen)[0]
-            root = Verdict(order=check.id, pid=pids(check)[0], start_time=NOON - 60, signal=0,
+            root = Verdict(order=check.id, process=check.targets[0].process, signal=0,
                            outcome="alive", words="it is there")  # fmt: skip
-            child = structs.replace(root, pid=900, parent=root.pid)
+            child = structs.replace(root, process=id_of(900), parent=root.process.pid)
             screen.app.screen._state._handle_check((root, child))  # type: ignore[attr-defined]
             await screen.press("d")
         assert "2 processes" in screen.text
@@ -221,7 +222,7 @@ async def test_nobody_is_meant() -> None:
         assert "no process is selected" in screen.text
         await screen.press("escape", "j", "space", "escape")
         await screen.press("home", "space")
-        left = 101 if screen.table.tagged[0].pid == 100 else 100
+        left = 101 if screen.table.tagged[0].process.pid == 100 else 100
         await screen.show(frame_of(process_of(left), time=NOON + 1))
         await screen.press("j", "f9")
         assert "the tagged processes have ended" in screen.text
@@ -333,7 +334,7 @@ async def test_fifty_of_them_scroll(size: tuple[int, int]) -> None:
         first = screen.text
         await screen.press("end", *["pagedown"] * 60)
         assert screen.text != first
-        assert f" {orders(screen)[0].targets[-1].pid} " in screen.text
+        assert f" {orders(screen)[0].targets[-1].process.pid} " in screen.text
         await screen.press(*"kill", "enter")
         assert len(orders(screen)[1].targets) == 50
         await answer(screen, "ignored")

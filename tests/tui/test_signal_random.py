@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from textual import events
 
 from gputop.model.machine.frame import Process
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Caution, SignalOutcome, Verdict
 from gputop.model.metrics.process import PROCESS
 from gputop.model.processes.process_rows import rows
@@ -17,11 +18,9 @@ from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
 from gputop.tui.panes.editor import Editor
-from tests.builders import matching
+from tests.builders import id_of, matching
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
-
-Identity = tuple[int, float | None]
 
 RUNS = int(os.environ.get("GPUTOP_TEST_RUNS", "5"))
 """Of each seed; a run is one use of the dialog, and takes half a second. With 125 there are
@@ -107,7 +106,7 @@ class World:
         self.churn()
 
     @property
-    def under_cursor(self) -> set[Identity]:
+    def under_cursor(self) -> set[ProcessId]:
         """What a person reads on the line with the cursor; empty for one that has ended."""
         region = self.screen.table.region
         for segments in self.screen.segments[region.y + 2 : region.bottom]:
@@ -117,10 +116,10 @@ class World:
                     return set()
                 if self.screen.table.view.shape == "users":
                     user = next(word for word in line[1:].split() if word in USERS)
-                    return {(pid, own[0].start_time) for pid, own in self.processes.items()
+                    return {own[0].id for own in self.processes.values()
                             if own[0].user == user and self._fits(own)}  # fmt: skip
                 pid = next(int(word) for word in line.split() if word.isdigit() and len(word) == 3)
-                return {(pid, self.processes[pid][0].start_time)}
+                return {self.processes[pid][0].id}
         return set()
 
     def _fits(self, own: Sequence[Process]) -> bool:
@@ -133,11 +132,11 @@ class World:
         return [request for request in self.screen.source.requests if isinstance(request, Signal)]
 
 
-async def choose(world: World) -> list[set[Identity]]:
+async def choose(world: World) -> list[set[ProcessId]]:
     """Tag some processes or none, go to one or a group; what was tagged, and what is meant."""
     dice, screen = world.dice, world.screen
     await world.press(*dice.choices(_WANDERING, k=dice.randrange(1, 4)))
-    tags: set[Identity] = set()
+    tags: set[ProcessId] = set()
     if dice.random() < 0.4:
         for _ in range(dice.randrange(1, 4)):
             await asyncio.sleep(0)
@@ -154,15 +153,15 @@ async def choose(world: World) -> list[set[Identity]]:
 def check_verdicts(world: World, check: Signal, started: int) -> tuple[Verdict, ...]:
     """What an agent says: some are others', and the first has started some."""
 
-    def said(pid: int, start: float | None, parent: int) -> Verdict:
+    def said(process: ProcessId, parent: int) -> Verdict:
         foreign = world.dice.random() < 0.3
         caution = world.dice.choice(CAUTIONS) if foreign else None
-        return Verdict(order=check.id, pid=pid, start_time=start, signal=0, outcome="alive",
+        return Verdict(order=check.id, process=process, signal=0, outcome="alive",
                        caution=caution, words="it is bob's", user="bob",
                        command="python work.py", parent=parent)  # fmt: skip
 
-    roots = [said(target.pid, target.start_time, 1) for target in check.targets]
-    children = [said(900 + k, world.time - k, roots[0].pid) for k in range(started)]
+    roots = [said(target.process, 1) for target in check.targets]
+    children = [said(id_of(900 + k, world.time - k), roots[0].process.pid) for k in range(started)]
     return (*roots, *children)
 
 
@@ -170,7 +169,7 @@ async def once(world: World) -> str:
     """One use of the dialog; what came of it."""
     dice, screen = world.dice, world.screen
     tags, cursor = await choose(world)
-    alive = {(pid, own[0].start_time) for pid, own in world.processes.items()}
+    alive = {own[0].id for own in world.processes.values()}
     meant = tags & alive if screen.table._tags else cursor
     before = len(world.orders)
     blind = dice.choices(("tab", "enter", "s", "d", *"kil9"), k=dice.choice((0, 0, 8)))
@@ -182,13 +181,11 @@ async def once(world: World) -> str:
         assert len(world.orders) == before
         return "nobody"
     check = world.orders[-1]
-    pinned = [(target.pid, target.start_time) for target in check.targets]
+    pinned = [target.process for target in check.targets]
     assert (set(pinned), len(pinned), check.number) == (meant, len(meant), 0)
 
     world.verdicts = check_verdicts(world, check, dice.randrange(3))
-    cautions = {
-        (verdict.pid, verdict.start_time): verdict.caution is not None for verdict in world.verdicts
-    }
+    cautions = {verdict.process: verdict.caution is not None for verdict in world.verdicts}
     below = list(cautions)[len(pinned) :]
     world.churn()
     number, wanted = 15, list(pinned)
@@ -219,7 +216,7 @@ async def once(world: World) -> str:
         await world.press(*(["enter"] if is_aimed else ["tab", "enter"]))
     assert len(world.orders) == before + 2, screen.text
     sent = world.orders[-1]
-    assert [(target.pid, target.start_time) for target in sent.targets] == wanted
+    assert [target.process for target in sent.targets] == wanted
     assert [target.forced for target in sent.targets] == [cautions[process] for process in wanted]
     assert sent.number == number
     await follow(world, sent)
@@ -229,21 +226,17 @@ async def once(world: World) -> str:
 async def follow(world: World, sent: Signal) -> None:
     """Some live on, and get SIGKILL; nobody else does."""
     world.verdicts = tuple(
-        Verdict(order=sent.id, pid=target.pid, start_time=target.start_time, signal=sent.number,
+        Verdict(order=sent.id, process=target.process, signal=sent.number,
                 outcome=world.dice.choice(OUTCOMES), words="so it is")
         for target in sent.targets
     )  # fmt: skip
     world.churn()
-    stubborn = [
-        (verdict.pid, verdict.start_time)
-        for verdict in world.verdicts
-        if verdict.outcome == "ignored"
-    ]
+    stubborn = [verdict.process for verdict in world.verdicts if verdict.outcome == "ignored"]
     before = len(world.orders)
     await world.press("tab", "enter")
     if stubborn and sent.number != 9:
         assert len(world.orders) == before + 1, world.screen.text
-        assert [(target.pid, target.start_time) for target in world.orders[-1].targets] == stubborn
+        assert [target.process for target in world.orders[-1].targets] == stubborn
         assert world.orders[-1].number == 9
     else:
         assert len(world.orders) == before

@@ -11,6 +11,7 @@ from gputop.model.machine.frame import Process, ProcessKey
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.metrics.process import PROCESS
 from gputop.settings import ProcessSettings, Session
+from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
 GPUS = tuple(gpu_of(index) for index in range(3))
@@ -151,7 +152,7 @@ async def test_a_gpu_that_goes_away_takes_its_view_with_it() -> None:
 
 
 def key(pid: int) -> ProcessKey:
-    return ProcessKey("boot", pid, NOON - 60)
+    return ProcessKey("boot", id_of(pid, NOON - 60))
 
 
 async def test_space_tags_a_process_on_all_its_rows() -> None:
@@ -171,11 +172,11 @@ async def test_space_tags_a_process_on_all_its_rows() -> None:
 async def test_a_group_is_tagged_whole() -> None:
     async with shown(frame_of(*GPUS, rank(101), rank(102), MIXED[0])) as screen:
         await screen.press("t", "end", "space")
-        assert {key.pid for key in screen.table.tagged} == {101, 102} or (
-            [key.pid for key in screen.table.tagged] == [301]
+        assert {key.process.pid for key in screen.table.tagged} == {101, 102} or (
+            [key.process.pid for key in screen.table.tagged] == [301]
         )
         await screen.press("escape", "home", "space", "end", "space")
-        assert {key.pid for key in screen.table.tagged} == {101, 102, 301}
+        assert {key.process.pid for key in screen.table.tagged} == {101, 102, 301}
 
 
 async def test_a_tag_stays_with_its_process() -> None:
@@ -248,7 +249,7 @@ async def test_idle_is_what_the_settings_say() -> None:
 
 
 async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
-    opener = DeviceHolder(pid=303, start_time=NOON - 60, user="amy", reason="open")
+    opener = DeviceHolder(pid=303, start_ticks=7, start_time=NOON - 60, user="amy", reason="open")
     gpus = (gpu_of(0, memory_unaccounted=10 * GIB, holders=(opener,)), gpu_of(1))
     async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
         await screen.press("home", "space")
@@ -257,7 +258,7 @@ async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> No
 
 async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
     orphan = DeviceHolder(
-        pid=777, start_time=NOON - 9, user="amy", command="loader", reason="orphan"
+        pid=777, start_ticks=7, start_time=NOON - 9, user="amy", command="loader", reason="orphan"
     )
     gpus = (
         gpu_of(0, memory_unaccounted=10 * GIB, holders=(orphan,)),

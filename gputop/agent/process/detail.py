@@ -14,7 +14,8 @@ from gputop.agent.process.stat import command_of, every_process, read_stat, star
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.program import MOST_BYTES, run_program
 from gputop.model.machine.detail import ChildProcess, ProcessDetail, ProcessStack, env_variables
-from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import ProcessLiveness
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Detail, Stack
 from gputop.trust import find_program
@@ -31,17 +32,15 @@ _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of g
 
 def read_detail(request: Detail) -> ProcessDetail:
     """Read the details of a process now; never raises."""
-    pid, start_time = request.pid, request.start_time
-    gone = ProcessDetail(pid, start_time, gone=True)
-    if not _is_there(pid, start_time):
+    pid, gone = request.process.pid, ProcessDetail(request.process, gone=True)
+    if not _is_there(request.process):
         return gone
     environ = read_whole_environ(pid)
     files = _open_files(pid)
     children, count = _children(pid)
     devices = None if files is None else sorted(filter(_DEVICE.match, files.names))
     detail = ProcessDetail(
-        pid,
-        start_time,
+        request.process,
         variables=env_variables(environ.variables, hidden=request.hidden) or None,
         variables_count=len(environ.variables),
         missing=environ.missing,
@@ -52,25 +51,22 @@ def read_detail(request: Detail) -> ProcessDetail:
         children_count=count,
     )
     # Another process may have got the PID meanwhile.
-    return detail if _is_there(pid, start_time) else gone
+    return detail if _is_there(request.process) else gone
 
 
 def read_stack(request: Stack) -> ProcessStack:
     """Have py-spy read the stack of a process now; never raises."""
-    pid, start_time = request.pid, request.start_time
-    gone = ProcessStack(pid, start_time, problem="It has ended.")
-    if not _is_there(pid, start_time):
+    process, gone = request.process, ProcessStack(request.process, problem="It has ended.")
+    if not _is_there(process):
         return gone
-    lines, problem = dump_stack(pid)
-    if not _is_there(pid, start_time):
-        return gone
-    return ProcessStack(pid, start_time, lines, problem)
+    lines, problem = dump_stack(process.pid)
+    return ProcessStack(process, lines, problem) if _is_there(process) else gone
 
 
-def _is_there(pid: int, start_time: float) -> bool:
+def _is_there(process: ProcessId) -> bool:
     """Return whether the PID still is this process; a zombie has nothing left to read."""
-    stat = read_stat(pid)
-    return stat is not None and stat.state != "Z" and started(stat.start_ticks) == start_time
+    stat = read_stat(process.pid)
+    return stat is not None and stat.state != "Z" and stat.start_ticks == process.start_ticks
 
 
 def _open_files(pid: int) -> OpenFiles | None:
@@ -96,7 +92,7 @@ def _children(pid: int) -> tuple[tuple[ChildProcess, ...], int]:
         (stat.start_ticks, child) for child, stat in processes.items() if stat.parent == pid
     )
     oldest = (
-        ChildProcess(child, started(ticks), command_of(child, processes[child]))
+        ChildProcess(ProcessId(child, ticks), started(ticks), command_of(child, processes[child]))
         for ticks, child in children[:_MOST_CHILDREN]
     )
     return tuple(oldest), len(children)
@@ -130,23 +126,22 @@ def _why_not(lines: list[str], status: int, arguments: str) -> str:
     return printable(f"py-spy ended with status {status}: {words}", 300)
 
 
-def read_liveness(asked: ProcessStart, users: UserNames) -> ProcessLiveness:
+def read_liveness(asked: ProcessId, users: UserNames) -> ProcessLiveness:
     """Read from /proc whether a process still runs; never raises."""
     pid = asked.pid
     if is_free(pid):
-        return ProcessLiveness(pid=pid, state="ended")
+        return ProcessLiveness(process=asked, state="ended")
     stat = read_stat(pid)
     if stat is None:  # hidden (hidepid), or just ending: the next read shows which
-        return ProcessLiveness(pid=pid, state="unknown")
+        return ProcessLiveness(process=asked, state="unknown")
     is_other = asked.start_ticks not in (None, stat.start_ticks)
     # The first thread of a process may end before the others, and is a zombie until they do.
     if is_other or (stat.state in "ZX" and stat.threads <= 1):
-        return ProcessLiveness(pid=pid, state="ended")
+        return ProcessLiveness(process=asked, state="ended")
     is_new = asked.start_ticks is None
     return ProcessLiveness(
-        pid=pid,
+        process=ProcessId(pid, stat.start_ticks),
         state="running",
-        start_ticks=stat.start_ticks,
         start_time=started(stat.start_ticks),
         user=_user(pid, users) if is_new else None,
         # While a process waits in the kernel, reading its command line may wait with it.

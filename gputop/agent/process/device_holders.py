@@ -13,6 +13,7 @@ from gputop.agent.process.procfs import open_files, read_link
 from gputop.agent.process.stat import ProcStat, command_of, started
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.model.machine.gpu import DeviceHolder, HolderReason
+from gputop.model.machine.process_id import ProcessId
 
 _KERNEL_THREADS = 2
 _REAPERS = ("systemd", "init", "tini", "dumb-init", "catatonit")
@@ -32,9 +33,6 @@ _MOST = 16
 _PARTS = 4
 """One process gets at most 1/_PARTS of a search: it may have a million files open."""
 
-_HolderKey = tuple[int, int]
-"""pid and start in clock ticks."""
-
 
 class DeviceHolders(NamedTuple):
     """The known processes that have GPUs open."""
@@ -51,11 +49,11 @@ class HolderFinder:
 
     def __init__(self) -> None:
         self._users = UserNames()
-        self._waiting: deque[_HolderKey] = deque()
+        self._waiting: deque[ProcessId] = deque()
         """Processes that this pass has not reached yet."""
-        self._begun: dict[_HolderKey, tuple[int, frozenset[str]]] = {}
+        self._begun: dict[ProcessId, tuple[int, frozenset[str]]] = {}
         """For processes with very many files: the next descriptor, and the files before it."""
-        self._files: dict[_HolderKey, frozenset[str]] = {}
+        self._files: dict[ProcessId, frozenset[str]] = {}
         """Files of the processes that were searched, in this pass or an earlier one."""
 
     def find(
@@ -69,22 +67,24 @@ class HolderFinder:
         `without` and the agent, after about `seconds`. The next call continues the search."""
         others = table.keys() - without - {os.getpid()}
         keys = {
-            (pid, table[pid].start_ticks) for pid in others if table[pid].parent != _KERNEL_THREADS
+            ProcessId(pid, table[pid].start_ticks)
+            for pid in others
+            if table[pid].parent != _KERNEL_THREADS
         }
         self._drop_all_but(keys)
         self._search(keys, time.monotonic() + seconds)
-        files = {pid: names for (pid, _), names in self._files.items() if names}
-        files |= {pid: names for (pid, _), (_, names) in self._begun.items() if names}
+        files = {key.pid: names for key, names in self._files.items() if names}
+        files |= {key.pid: names for key, (_, names) in self._begun.items() if names}
         complete = self._files.keys() >= keys
         return DeviceHolders(self._holders(minors, table, files), complete)
 
-    def _drop_all_but(self, keys: set[_HolderKey]) -> None:
+    def _drop_all_but(self, keys: set[ProcessId]) -> None:
         for kept in (self._files, self._begun):
             for gone in kept.keys() - keys:
                 del kept[gone]
         self._waiting = deque(key for key in self._waiting if key in keys)
 
-    def _search(self, keys: set[_HolderKey], end: float) -> None:
+    def _search(self, keys: set[ProcessId], end: float) -> None:
         """Search the processes until `end`: new ones first, each for a part of the time."""
         new = keys - self._files.keys() - set(self._waiting)
         self._waiting = deque([*new, *(self._waiting or keys - new)])
@@ -96,11 +96,11 @@ class HolderFinder:
                 self._waiting.append(key)
             now = time.monotonic()
 
-    def _list_files(self, key: _HolderKey, deadline: float) -> bool:
+    def _list_files(self, key: ProcessId, deadline: float) -> bool:
         """List the files of one process; return whether all were listed."""
         first, before = self._begun.pop(key, (0, frozenset()))
         try:
-            names, later = open_files(key[0], deadline, first)
+            names, later = open_files(key.pid, deadline, first)
         except OSError:  # ended, or another user's
             names, later = set(), None
         files = before.union(name for name in names if name.startswith(_KEPT))
@@ -133,6 +133,7 @@ class HolderFinder:
         works = any(file.startswith(_WORK) for file in files)
         return DeviceHolder(
             pid=pid,
+            start_ticks=table[pid].start_ticks,
             start_time=started(table[pid].start_ticks),
             user=self._users.name(uid),
             command=command_of(pid, table[pid]),

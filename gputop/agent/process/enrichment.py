@@ -22,9 +22,7 @@ from gputop.agent.process.stat import ProcStat, every_process, read_stat
 from gputop.agent.worker import Worker
 from gputop.model.machine.environment import CudaContext, Environ, what_matters
 from gputop.model.machine.origin import Container, Origin
-
-PidAndStart = tuple[int, float]
-"""pid and start time."""
+from gputop.model.machine.process_id import ProcessId
 
 _AGAIN = 120.0
 """Seconds until a process is read again: it may execute another program, or lose its parent."""
@@ -63,8 +61,8 @@ _QUESTIONS = (
 class Enrichment(NamedTuple):
     """Everything that is known so far."""
 
-    contexts: dict[PidAndStart, CudaContext]
-    origins: dict[PidAndStart, Origin]
+    contexts: dict[ProcessId, CudaContext]
+    origins: dict[ProcessId, Origin]
     holders: DeviceHolders
     """The holders of the requested GPUs."""
 
@@ -72,7 +70,7 @@ class Enrichment(NamedTuple):
 class EnrichmentRequest(NamedTuple):
     """The processes and GPUs to find out about."""
 
-    processes: frozenset[PidAndStart] = frozenset()
+    processes: frozenset[ProcessId] = frozenset()
     minors: frozenset[int] = frozenset()
     """The N of each /dev/nvidiaN to find holders of, other than `processes`."""
 
@@ -102,7 +100,7 @@ class Enricher:
 
     def __init__(self, brief: bool = False) -> None:
         self._brief = brief
-        self._processes: dict[PidAndStart, _EnrichedProcess] = {}
+        self._processes: dict[ProcessId, _EnrichedProcess] = {}
         self._holders = _NOBODY
         self._names = ContainerNames()
         self._finder = HolderFinder()
@@ -161,7 +159,7 @@ class Enricher:
         )
 
     def _read_all(
-        self, keys: Iterable[PidAndStart], table: dict[int, ProcStat], seconds: float
+        self, keys: Iterable[ProcessId], table: dict[int, ProcStat], seconds: float
     ) -> None:
         """Read processes for `seconds`; those left over have their turn with the next round."""
         stat_of = table.get if table else cache(read_stat)
@@ -171,24 +169,24 @@ class Enricher:
         questions = _QUESTIONS[:_BRIEF_QUESTIONS] if self._brief else _QUESTIONS
         while groups and time.monotonic() < end:
             group = groups.pop()
-            pids = [os.getpid(), *(pid for pid, _ in group)]  # each is compared with gputop itself
+            pids = [os.getpid(), *(key.pid for key in group)]  # each is compared with gputop itself
             with READER.reading_ahead(pids, *questions) as answered:
                 if len(group) > 1:  # whoever does not answer may not delay the others
-                    groups[:0] = [[key] for key in group if key[0] not in answered]
-                    group = [key for key in group if key[0] in answered]
+                    groups[:0] = [[key] for key in group if key.pid not in answered]
+                    group = [key for key in group if key.pid in answered]
                 for key in group:
                     now = time.monotonic()
                     facts = self._read(key, stat_of)
                     process = self._processes.setdefault(key, _EnrichedProcess(*facts))
                     process.context, process.origin = facts
-                    process.again = now + _AGAIN + key[0] % _AGAIN  # not all at once
+                    process.again = now + _AGAIN + key.pid % _AGAIN  # not all at once
 
     def _read(
-        self, key: PidAndStart, stat_of: Callable[[int], ProcStat | None]
+        self, key: ProcessId, stat_of: Callable[[int], ProcStat | None]
     ) -> tuple[CudaContext, Origin]:
         """Read one process, or what may have changed in it since. A process that takes too much
         memory to read stays unknown."""
-        pid, process = key[0], self._processes.get(key)
+        pid, process = key.pid, self._processes.get(key)
         try:
             whole = read_whole_environ(pid)
             environ = what_matters(whole)
@@ -207,7 +205,7 @@ class Enricher:
     def _load_frameworks(self) -> None:
         end = time.monotonic() + _MAPS_SECONDS
         unknown = {
-            pid: process for (pid, _), process in self._processes.items() if not process.loaded
+            key.pid: process for key, process in self._processes.items() if not process.loaded
         }
         pids = list(unknown)
         while pids and time.monotonic() < end:
@@ -244,15 +242,15 @@ class Enricher:
         """Search all processes for descendants with their own mask, and for device holders."""
         begun = time.monotonic()
         minors = self._request.minors
-        listed = frozenset(pid for pid, _ in self._request.processes)
+        listed = frozenset(key.pid for key in self._request.processes)
         oldest = sorted(self._processes.items(), key=lambda item: item[1].related)
-        environs = {pid: process.context.environ for (pid, _), process in oldest}
+        environs = {key.pid: process.context.environ for key, process in oldest}
         seconds = _FIRST_SECONDS if self._holders == _NOBODY else _SECONDS
         descendants = descendant_env(environs, table, _RELATE_SECONDS)
-        for (pid, _), process in oldest:
-            if pid in descendants:
+        for key, process in oldest:
+            if key.pid in descendants:
                 process.related = begun
-                process.change(descendant=descendants[pid])
+                process.change(descendant=descendants[key.pid])
         self._holders = self._finder.find(minors, table, listed, seconds) if minors else _NOBODY
         now = time.monotonic()
         spent = min(now - begun, _RELATE_SECONDS + _SECONDS)  # a long first one is not repeated

@@ -46,6 +46,7 @@ _SHORTEST_COMMAND = 256
 class ProcessFacts(msgspec.Struct, frozen=True):
     """Facts of a process as of now, in the units of Process; rates are None at first sight."""
 
+    start_ticks: int
     start_time: float
     user: str | None
     command: str | None
@@ -211,6 +212,7 @@ class ProcessCache:
         stat = cached.stat
         command = cached.command or name_of(cached.pid, stat.name)
         return ProcessFacts(
+            start_ticks=stat.start_ticks,
             start_time=started(stat.start_ticks),
             user=self._users.name(cached.uid),
             command=command if len(command) <= longest else f"{command[: longest - 1]}…",

@@ -79,22 +79,15 @@ def started(ticks: int) -> float:
     return round(_boot_time() + ticks / TICKS_PER_SECOND, 2)
 
 
-def start_ticks(start_time: float) -> int:
-    """Return the ticks that `started` was given; another process may have another boot time."""
-    return round((start_time - _boot_time()) * TICKS_PER_SECOND)
-
-
 def latest_start(boot_clock: float | None) -> float:
-    """Return the last start, as from `started`, that is certainly before a time in seconds of
-    CLOCK_BOOTTIME: a start is known to the tick. Setting the wall clock does not matter."""
-    if boot_clock is None:
-        return math.inf
-    return started(math.floor(boot_clock * TICKS_PER_SECOND) - 1) + 0.1 / TICKS_PER_SECOND
+    """Return the last start in clock ticks that is certainly before a time in seconds of
+    CLOCK_BOOTTIME: a start is known to the tick."""
+    return math.inf if boot_clock is None else math.floor(boot_clock * TICKS_PER_SECOND) - 1
 
 
 @lru_cache(maxsize=1)
 def _boot_time() -> float:
-    """Return the boot time, read once: it moves when the clock is set, and identifies processes."""
+    """Return the boot time, read once: it moves when the clock is set, and starts shall not."""
     return psutil.boot_time()
 
 

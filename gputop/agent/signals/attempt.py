@@ -9,8 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory
+from gputop.agent.process.stat import started
 from gputop.agent.signals.handle import ProcessHandle
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Freed, SignalOutcome, Target, Verdict, signal_name
 from gputop.model.machine.text import size
 from gputop.protocol.messages import Signal
@@ -50,10 +52,11 @@ class Attempt:
         self.ended: float | None = None
         self.changed = time.monotonic()
         self.noted: SignalOutcome | None = None
+        start = target.process.start_ticks
         self.verdict = Verdict(
             order=order.id,
-            pid=target.pid,
-            start_time=target.start_time,
+            process=target.process,
+            start_time=None if start is None else started(start),
             command=command,
             signal=order.number,
             outcome="waiting",
@@ -102,12 +105,12 @@ class Attempt:
             self.process = None
 
 
-def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
+def held_by(process: ProcessId, frame: Frame | None) -> tuple[Held, ...]:
     """Return what a process holds in a frame; MIG instances of one GPU are added up."""
     if frame is None:
         return ()
-    times = (target.start_time, None)  # None once it has ended
-    own = [row for row in frame.processes if row.pid == target.pid and row.start_time in times]
+    ids = (process, ProcessId(process.pid))  # without a start once it has ended
+    own = [row for row in frame.processes if row.id in ids]
     holdings = []
     for gpu in frame.gpus:
         rows = [row for row in own if row.gpu_uuid == gpu.uuid]
@@ -121,9 +124,7 @@ def held_by(target: Target, frame: Frame | None) -> tuple[Held, ...]:
     return tuple(holdings)
 
 
-def freed_memory(
-    held: tuple[Held, ...], target: Target, memory: Mapping[str, GpuMemory]
-) -> FreedMemory:
+def freed_memory(held: tuple[Held, ...], pid: int, memory: Mapping[str, GpuMemory]) -> FreedMemory:
     """Compare what a process held with the memory of GPUs after its end, by UUID.
 
     At most the fall of a GPU's memory in use counts as freed: if another process takes the memory
@@ -132,7 +133,7 @@ def freed_memory(
     freed, missing = [], []
     for share in held:
         gpu = memory.get(share.uuid)
-        if gpu is None or gpu.used is None or share.used is None or target.pid in gpu.pids:
+        if gpu is None or gpu.used is None or share.used is None or pid in gpu.pids:
             missing.append(share)
             continue
         fall = max(0, share.used - gpu.used)

@@ -94,7 +94,8 @@ class Audit:
         fields = {
             "time": at.isoformat(timespec="milliseconds"),
             **self._sender,
-            "pid": verdict.pid,
+            "pid": verdict.process.pid,
+            "start_ticks": verdict.process.start_ticks,
             "start_time": verdict.start_time,
             "command": verdict.command,
             "user": verdict.user,

@@ -1,7 +1,7 @@
 """Processes held by a pidfd: the signal reaches that process even if its PID is reused.
 
-The descriptor is opened first, then the start time is compared: if the process is not the intended
-one, nothing is sent. Nothing else in gputop sends signals to processes that a user picks.
+The descriptor is opened first, then the start is compared, to the tick: if the process is not the
+intended one, nothing is sent. Nothing else in gputop sends signals to processes that a user picks.
 """
 
 from __future__ import annotations
@@ -16,16 +16,10 @@ from collections.abc import Set
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
 from gputop.agent.process.procfs import read_bounded, read_file
 from gputop.agent.process.reader import READER
-from gputop.agent.process.stat import (
-    TICKS_PER_SECOND,
-    ProcStat,
-    command_of,
-    parse_stat,
-    read_stat,
-    started,
-)
+from gputop.agent.process.stat import ProcStat, command_of, parse_stat, read_stat
 from gputop.agent.process.users import real_uid
-from gputop.model.machine.signals import SignalOutcome, Target, signal_name
+from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.signals import SignalOutcome, signal_name
 from gputop.model.machine.text import printable
 
 _PF_KTHREAD = 0x00200000
@@ -44,10 +38,10 @@ class NotSentError(Exception):
 class ProcessHandle:
     """A process; close it. NotSentError if the PID of `target` is free, or another process's.
 
-    vouched: processes (pid, start time) that are accepted without holding a GPU.
+    vouched: processes that are accepted without holding a GPU.
     """
 
-    def __init__(self, target: Target, vouched: Set[tuple[int, float | None]]) -> None:
+    def __init__(self, target: ProcessId, vouched: Set[ProcessId]) -> None:
         self.pid = target.pid
         self.fd = _open(target)
         try:
@@ -55,7 +49,7 @@ class ProcessHandle:
             if stat.flags & _PF_KTHREAD:
                 raise NotSentError("refused", _KERNELS)
             self.ticks = stat.start_ticks
-            expected = (self.pid, target.start_time) in vouched or local_process(self.pid)
+            expected = target in vouched or local_process(self.pid)
             if not (expected or self.ended):  # an ended one shows nothing and gets no signal
                 raise _elsewhere(self.pid)
             self.uid = real_uid(self.pid)
@@ -172,7 +166,7 @@ class ProcessHandle:
             time.sleep(0.02)
         return state
 
-    def _compared(self, target: Target) -> ProcStat:
+    def _compared(self, target: ProcessId) -> ProcStat:
         """Return its /proc/PID/stat if it is the intended process. It is held already, so if it
         runs but is not in /proc, it is hidden (hidepid)."""
         try:
@@ -180,9 +174,9 @@ class ProcessHandle:
         except (FileNotFoundError, ProcessLookupError):
             gone = NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
             raise gone from None
-        if target.start_time is None:
+        if target.start_ticks is None:
             raise _unseen("nothing is known of it from when its GPU named it")
-        if not abs(started(stat.start_ticks) - target.start_time) < 0.4 / TICKS_PER_SECOND:
+        if stat.start_ticks != target.start_ticks:
             raise NotSentError(
                 "identity_changed", "another process has this number now; nothing was sent"
             )
@@ -204,18 +198,18 @@ def stat_of(pid: int) -> ProcStat:
     return parse_stat(read_bounded(f"/proc/{pid}/stat", 4096)[0])
 
 
-def target_of(pid: int) -> Target | None:
+def process_of(pid: int) -> ProcessId | None:
     """Return the process that has this PID now; None if there is none."""
     stat = read_stat(pid)
-    return None if stat is None else Target(pid, started(stat.start_ticks))
+    return None if stat is None else ProcessId(pid, stat.start_ticks)
 
 
-def _open(target: Target) -> int:
+def _open(target: ProcessId) -> int:
     if target.pid <= 0:
         raise NotSentError("refused", "0 and negative numbers are groups of processes: give a PID")
     if target.pid == os.getpid():
         raise NotSentError("refused", "this is the gputop that would send it: quit it with q")
-    if target.start_time is None and not (in_first_namespace() or local_process(target.pid)):
+    if target.start_ticks is None and not (in_first_namespace() or local_process(target.pid)):
         raise _elsewhere(target.pid)
     try:
         return os.pidfd_open(target.pid)

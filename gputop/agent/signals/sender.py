@@ -27,8 +27,9 @@ from gputop.agent.signals.attempt import KEPT, Attempt, freed_memory, held_by
 from gputop.agent.signals.audit import TIMEOUT as AUDIT_TIMEOUT
 from gputop.agent.signals.audit import Audit
 from gputop.agent.signals.confirmations import caution_of, cautious
-from gputop.agent.signals.handle import NotSentError, ProcessHandle, target_of
+from gputop.agent.signals.handle import NotSentError, ProcessHandle, process_of
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import (
     MOST_TARGETS,
     Caution,
@@ -62,7 +63,7 @@ class SignalSender:
         self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
         """Verdicts that have been sent."""
-        self._vouched: set[tuple[int, float | None]] = set()
+        self._vouched: set[ProcessId] = set()
         self._audit = Audit(logs)
         self._to_note: list[tuple[Attempt, Verdict]] = []
         self._users = UserNames()
@@ -138,9 +139,7 @@ class SignalSender:
         if order.id in self._known:
             return
         self._known.append(order.id)
-        targets = {
-            (target.pid, target.start_time): target for target in order.targets[:MOST_TARGETS]
-        }
+        targets = {target.process: target for target in order.targets[:MOST_TARGETS]}
         attempts = [self._attempt(order, target) for target in targets.values()]
         if order.descendants:
             attempts += self._below(order, attempts)
@@ -153,24 +152,25 @@ class SignalSender:
 
     def _attempt(self, order: Signal, target: Target) -> Attempt:
         rows = self._frame.processes if self._frame else ()
-        key = (target.pid, target.start_time)
-        listed = next((row for row in rows if (row.pid, row.start_time) == key), None)
+        id_ = target.process
+        listed = next((row for row in rows if row.id == id_), None)
         attempt = Attempt(order, target, None if listed is None else listed.command)
         attempt.listed = listed is not None
-        if order.descendants and None not in key and all(row.pid != target.pid for row in rows):
-            self._vouched.add(key)  # a launcher: its PID is from the user, not the driver
+        is_known = id_.start_ticks is not None
+        if order.descendants and is_known and all(row.pid != id_.pid for row in rows):
+            self._vouched.add(id_)  # a launcher: its PID is from the user, not the driver
         try:
             if None not in (order.boot_id, self._boot_id) and order.boot_id != self._boot_id:
                 raise NotSentError("identity_changed", _REBOOTED)
             if order.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{order.number} is not a signal")
-            attempt.process = process = ProcessHandle(target, self._vouched)
+            attempt.process = process = ProcessHandle(id_, self._vouched)
         except NotSentError as reason:
             attempt.say(reason.outcome, str(reason))
             return attempt
         uid = process.uid
         self._users.prepare([uid])
-        attempt.held = held_by(target, self._frame)
+        attempt.held = held_by(id_, self._frame)
         attempt.verdict = msgspec.structs.replace(
             attempt.verdict,
             command=attempt.verdict.command or process.command,
@@ -187,29 +187,28 @@ class SignalSender:
         children: dict[int, list[int]] = {}
         for pid, stat in every_process().items():
             children.setdefault(stat.parent, []).append(pid)
-        attempts, pids = list(roots), {attempt.target.pid for attempt in roots}
+        attempts, pids = list(roots), {attempt.target.process.pid for attempt in roots}
         for above in attempts:
             whole = above.process is None or above.verdict.caution in ("first", "ancestor")
-            for pid in () if whole else children.get(above.target.pid, ()):
-                target = target_of(pid)
-                if target is None or pid in pids or len(attempts) >= MOST_TARGETS:
+            for pid in () if whole else children.get(above.target.process.pid, ()):
+                child = process_of(pid)
+                if child is None or pid in pids or len(attempts) >= MOST_TARGETS:
                     continue
                 pids.add(pid)
-                attempt = self._child(order, target, above)
+                attempt = self._child(order, child, above)
                 if attempt is not None:
                     attempts.append(attempt)
         return attempts[len(roots) :]
 
-    def _child(self, order: Signal, target: Target, above: Attempt) -> Attempt | None:
+    def _child(self, order: Signal, child: ProcessId, above: Attempt) -> Attempt | None:
         """Return an attempt at a child of a held process; the child need not hold a GPU."""
         assert above.process is not None
-        key = (target.pid, target.start_time)
-        self._vouched.add(key)
-        attempt = self._attempt(order, msgspec.structs.replace(target, forced=above.target.forced))
+        self._vouched.add(child)
+        attempt = self._attempt(order, Target(child, above.target.forced))
         parent = attempt.process and attempt.process.parent
-        if parent == above.target.pid and not above.process.ended:
+        if parent == above.target.process.pid and not above.process.ended:
             return attempt
-        self._vouched.discard(key)
+        self._vouched.discard(child)
         attempt.close()
         return None
 
@@ -252,10 +251,9 @@ class SignalSender:
 
     def _supersede(self, later: Attempt) -> None:
         """Give up earlier attempts at a process: its end counts for the last one."""
-        who = later.target.pid, later.target.start_time
         for attempt in self._attempts:
-            target = attempt.target
-            if attempt.process is not None and (target.pid, target.start_time) == who:
+            is_same = attempt.target.process == later.target.process
+            if attempt.process is not None and is_same:
                 attempt.yield_to(later.verdict.signal)
 
     def _memory_of_the_ended(self) -> dict[str, GpuMemory]:
@@ -279,7 +277,7 @@ class SignalSender:
                 fresh = {
                     uuid: sample for uuid, sample in memory.items() if sample.asked >= attempt.ended
                 }
-                attempt.freed = freed_memory(attempt.held, attempt.target, fresh)
+                attempt.freed = freed_memory(attempt.held, attempt.target.process.pid, fresh)
             self._settle(attempt, process, now - attempt.ended)
         elif attempt.verdict.outcome == "waiting" and now >= attempt.sent + attempt.grace:
             attempt.say(*process.why_alive(attempt.verdict.signal))

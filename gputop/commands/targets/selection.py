@@ -11,14 +11,15 @@ from gputop.commands.targets.process_words import Alternatives, filter_of, pids_
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Candidate, Target
 from gputop.model.machine.text import is_blank, printable
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.filter import Term, Test
 from gputop.model.processes.process_rows import rows
 
-_Key = tuple[int, float | None, str | None]
-"""PID and start time of a process, and the UUID of its GPU."""
+_Key = tuple[ProcessId, str | None]
+"""A process, and the UUID of its GPU."""
 
 
 class ProcessSelection(NamedTuple):
@@ -77,7 +78,7 @@ class ProcessSelector:
         """`candidates`: what the agent reports about the processes of the frame; `uids`: the user
         IDs of a selection's `users`."""
         self._frame, self._uids = frame, uids
-        self._candidates = {_key(candidate): candidate for candidate in candidates}
+        self._candidates = {(each.process, each.gpu_uuid): each for each in candidates}
 
     def targets(self, selection: ProcessSelection) -> tuple[Target, ...]:
         """Return the processes in the order of GPUs and PIDs, each once.
@@ -148,11 +149,11 @@ class ProcessSelector:
     ) -> tuple[Target, ...]:
         """Return the processes with the PIDs. With `descendants`, a PID may also be on no GPU if it
         started a process that is on one."""
-        targets = {target.pid: target for target in _targets(matching)}
+        targets = {target.process.pid: target for target in _targets(matching)}
         if selection.descendants:
             candidates = [self._candidates.get(_key(row.process)) for row in matching]
-            above = [target for each in candidates if each for target in each.ancestors]
-            targets = {target.pid: target for target in above} | targets
+            above = [process for each in candidates if each for process in each.ancestors]
+            targets = {process.pid: Target(process) for process in above} | targets
         for pid in selection.pids:
             if pid not in targets:
                 nor = ", nor is one that it started" * selection.descendants
@@ -174,8 +175,8 @@ def gpus_of(frame: Frame, options: Sequence[str]) -> list[Gpu]:
     return [gpu for gpu in frame.gpus if gpu.index in indices]
 
 
-def _key(process: Process | Candidate) -> _Key:
-    return process.pid, process.start_time, process.gpu_uuid
+def _key(process: Process) -> _Key:
+    return process.id, process.gpu_uuid
 
 
 def _is_of(owner: int | None, uid: int, negated: bool) -> bool | None:
@@ -193,11 +194,11 @@ def _busiest(frame: Frame, processes: Sequence[Process]) -> Iterator[Process]:
     """Yield the processes; one on several GPUs has its highest utilization on all rows, for a
     signal ends it on all. Without samples, the GPU's own utilization may be its work."""
     load = {gpu.uuid: gpu.utilization or 0.0 for gpu in frame.gpus}
-    by_process: dict[tuple[int, float | None], list[Process]] = {}
+    by_process: dict[ProcessId, list[Process]] = {}
     for process in processes:
-        by_process.setdefault((process.pid, process.start_time), []).append(process)
+        by_process.setdefault(process.id, []).append(process)
     for process in processes:
-        same = by_process[process.pid, process.start_time]
+        same = by_process[process.id]
         if len(same) == 1:
             yield process
             continue
@@ -213,5 +214,4 @@ def _busiest(frame: Frame, processes: Sequence[Process]) -> Iterator[Process]:
 
 def _targets(matching: Sequence[ProcessRow]) -> tuple[Target, ...]:
     """Return one target for each process, even if it is on several GPUs."""
-    keys = dict.fromkeys((row.process.pid, row.process.start_time) for row in matching)
-    return tuple(Target(*key) for key in keys)
+    return tuple(map(Target, dict.fromkeys(row.process.id for row in matching)))

@@ -18,7 +18,8 @@ from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import ProcessLiveness
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import MOST_TARGETS
 from gputop.model.machine.text import coarse_duration, percent, printable
 from gputop.output import complain
@@ -68,7 +69,7 @@ class ProcessesEnd:
         """Find the processes. GputopError if none fits the filter; a PID without one has ended."""
         find = _by_pid if self._selection.pids else _by_filter
         processes, answers = find(source, frame, self._selection)
-        pids = {process.pid for process in processes}
+        pids = {process.id.pid for process in processes}
         missing = [pid for pid in self._selection.pids if pid not in pids]
         gone = (
             f"no process on {host_of(frame)} has PID {', '.join(map(str, missing))}: it has ended"
@@ -85,7 +86,7 @@ class ProcessesEnd:
 
     def check(self, source: Source, frame: Frame) -> str | None:
         ended = self._end.handle_frame(frame)
-        ended += self._end.handle_liveness(_liveness(source, self._end.starts))
+        ended += self._end.handle_liveness(_liveness(source, self._end.followed))
         sentences = [end_of(process, host_of(frame), frame.time) for process in ended]
         self._ended += sentences
         if self._end.running:
@@ -108,11 +109,12 @@ def _by_pid(
     """Return the processes that have the PIDs now, on a GPU or not, and the agent's answers about
     them. SourceError if that cannot be seen."""
     strangers = {process.pid: process for process in frame.processes if process.elsewhere}
-    starts = [ProcessStart(pid) for pid in selection.pids if pid not in strangers]
+    starts = [ProcessId(pid) for pid in selection.pids if pid not in strangers]
     answers = _liveness(source, starts)
     for answer in answers:
         if answer.state == "unknown":
-            raise SourceError(f"process {answer.pid} cannot be looked at: try again, as its user")
+            pid = answer.process.pid
+            raise SourceError(f"process {pid} cannot be looked at: try again, as its user")
     processes = [_awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
     return processes + [_awaited(each) for each in answers if each.state == "running"], answers
 
@@ -123,26 +125,26 @@ def _by_filter(
     """Return the processes that fit now, and the agent's answers about them. GputopError."""
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
     targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
-    rows = {process.pid: process for process in reversed(frame.processes)}
-    processes = [_awaited(rows[target.pid]) for target in targets]
-    starts = [ProcessStart(p.pid) for p in processes if p.start_time is not None]
-    return processes, _liveness(source, starts)
+    rows = {process.id: process for process in reversed(frame.processes)}
+    processes = [_awaited(rows[target.process]) for target in targets]
+    known = [process.id for process in processes if process.id.start_ticks is not None]
+    return processes, _liveness(source, known)
 
 
 def _awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
     return AwaitedProcess(
-        pid=process.pid,
+        id=process.process if isinstance(process, ProcessLiveness) else process.id,
         start_time=process.start_time,
         user=process.user,
         command=process.command,
     )
 
 
-def _liveness(source: Source, starts: Sequence[ProcessStart]) -> Sequence[ProcessLiveness]:
+def _liveness(source: Source, processes: Sequence[ProcessId]) -> Sequence[ProcessLiveness]:
     """Ask the agent whether processes run. SourceError; UsageError for too many."""
-    if len(starts) >= MOST_TARGETS:
+    if len(processes) >= MOST_TARGETS:
         raise UsageError(f"these are {MOST_TARGETS} processes or more: choose fewer at a time")
-    return ask(source, Liveness(tuple(starts)), TIMEOUT).liveness if starts else ()
+    return ask(source, Liveness(tuple(processes)), TIMEOUT).liveness if processes else ()
 
 
 class UserLeaves:
@@ -168,10 +170,10 @@ class UserLeaves:
         gpus = _chosen(frame, self._gpus)
         if gpus is None or any(gpu.listed != "all" for gpu in gpus):
             return None
-        owners = {(c.pid, c.start_time, c.gpu_uuid): c.uid for c in reply.candidates}
+        owners = {(c.process, c.gpu_uuid): c.uid for c in reply.candidates}
         uuids = {gpu.uuid for gpu in gpus}
         here = [p for p in frame.processes if p.gpu_uuid in uuids and p.type != "G"]
-        if any(owners.get((p.pid, p.start_time, p.gpu_uuid), uid) in (uid, None) for p in here):
+        if any(owners.get((p.id, p.gpu_uuid), uid) in (uid, None) for p in here):
             return None
         where = f"not on {indices_of(gpus)}" if self._gpus else "on no GPU"
         return f"{printable(self._user, 60)} is {where} of {host_of(frame)}"

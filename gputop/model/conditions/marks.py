@@ -9,7 +9,8 @@ from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, Process, ProcessKey
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.liveness import ProcessLiveness, ProcessStart
+from gputop.model.machine.liveness import ProcessLiveness
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import printable
 
 _GpuMark = tuple[str, tuple[int, int] | None]
@@ -61,23 +62,22 @@ class Marks:
         else:
             self._end.add(map(_awaited, wanted), frame.host.boot_id)
 
-    def questions(self, frame: Frame) -> tuple[ProcessStart, ...]:
+    def questions(self, frame: Frame) -> tuple[ProcessId, ...]:
         """Return the processes to ask an agent about: those that have left the GPUs, and those
-        whose start in ticks is not known yet."""
+        that no agent follows yet."""
         here = {process.pid: process for process in frame.processes}
         asked = []
         for pid, process in self._end.running.items():
             row = here.get(pid)
-            is_gone = row is None or row.start_time != process.start_time
-            if is_gone and process.start_ticks is not None:
-                asked.append(ProcessStart(pid, process.start_ticks))
-            elif row is not None and process.start_ticks is None and not row.elsewhere:
-                asked.append(ProcessStart(pid))
+            is_gone = row is None or row.id != process.id
+            is_due = is_gone if process.is_followed else row is not None
+            if is_due and process.id.start_ticks is not None:
+                asked.append(process.id)
         return tuple(asked)
 
     def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
         """Take an agent's answers to `questions` about this frame. Return what has ended."""
-        ended = [answer.pid for answer in liveness if not self._end.learn(answer)]
+        ended = [answer.process.pid for answer in liveness if not self._end.learn(answer)]
         return [_end_news(process, frame) for process in self._end.remove(ended)]
 
     def handle_frame(self, frame: Frame) -> list[MarkNews]:
@@ -98,7 +98,7 @@ def _gpu_mark(gpu: Gpu, device: MigDevice | None) -> _GpuMark:
 
 def _awaited(process: Process) -> AwaitedProcess:
     return AwaitedProcess(
-        pid=process.pid,
+        id=process.id,
         start_time=process.start_time,
         user=process.user,
         command=process.command,
@@ -107,8 +107,8 @@ def _awaited(process: Process) -> AwaitedProcess:
 
 def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
     sentence = end_of(process, _host(frame), frame.time)
-    how = "ended" if process.start_ticks is not None else "left the GPUs"
-    return MarkNews(f"{process.name} (PID {process.pid}) has {how}", sentence)
+    how = "ended" if process.is_followed else "left the GPUs"
+    return MarkNews(f"{process.name} (PID {process.id.pid}) has {how}", sentence)
 
 
 def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:

@@ -14,6 +14,7 @@ from gputop.model.cuda.reach import Machine
 from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.probed import Probed
+from gputop.model.machine.process_id import ProcessId
 
 _SERVER = "nvidia-cuda-mps-server"
 
@@ -45,7 +46,7 @@ class LogicalNames:
             (gpu.uuid, *part.id[1:]): part for gpu in self.machine.devices for part in gpu.parts()
         }
         same = before is not None and before.machine == self.machine
-        self._mappings: dict[tuple[int, float | None], _CachedMapping] = {}
+        self._mappings: dict[ProcessId, _CachedMapping] = {}
         self._alike: dict[tuple[object, ...], ProcessMapping] = {}
         """The mappings by all that they depend on: the processes of a job have the same."""
         self._before = before._mappings if before is not None and same else {}
@@ -54,7 +55,7 @@ class LogicalNames:
         """Return the mapping of a process; None if its CUDA context is not known (yet)."""
         if process.cuda_context is None:
             return None
-        key = (process.pid, process.start_time)
+        key = process.id
         if key not in self._mappings:
             self._mappings[key] = self._work_out(
                 process.pid, process.cuda_context, self._before.get(key)

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from gputop.model.machine.environment import State
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import printable
 
 VariableKind = Literal["gpu", "other", "secret"]
@@ -75,7 +76,7 @@ class EnvVariable(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChildProcess(msgspec.Struct, frozen=True):
     """A process that the process started itself."""
 
-    pid: int
+    process: ProcessId
     start_time: float
     """Seconds since the epoch."""
     command: str
@@ -84,9 +85,8 @@ class ChildProcess(msgspec.Struct, frozen=True):
 class ProcessDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a `protocol.Detail`: None is what may not be read."""
 
-    pid: int
-    start_time: float
-    """Seconds since the epoch, of the process that was asked about."""
+    process: ProcessId
+    """The one that was asked about."""
     gone: bool = False
     """It has ended, is a zombie, or another process has its PID."""
     variables: tuple[EnvVariable, ...] | None = None
@@ -109,8 +109,7 @@ class ProcessDetail(msgspec.Struct, frozen=True, omit_defaults=True):
 class ProcessStack(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a `protocol.Stack`."""
 
-    pid: int
-    start_time: float
+    process: ProcessId
     lines: tuple[str, ...] = ()
     """As py-spy printed them."""
     problem: str | None = None

@@ -17,6 +17,7 @@ from gputop.model.machine.environment import CudaContext, Standpoint
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Origin
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.topology import Links, Topology
 
 T = TypeVar("T")
@@ -37,11 +38,10 @@ ProblemCode = Literal[
 
 
 class ProcessKey(NamedTuple):
-    """The identity of a process: a PID is reused, a key is not."""
+    """A process among those of several machines, or of one before and after a reboot."""
 
     boot_id: str | None
-    pid: int
-    start_time: float | None
+    process: ProcessId
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,14 +74,17 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """One process on one GPU (or MIG instance): a process on two GPUs is two of these."""
 
     pid: int
-    start_time: float | None = None
-    """Seconds since the epoch; None if the process is not in this /proc."""
+    start_ticks: int | None = None
+    """Clock ticks from the boot to its start: identity, with the PID. None if the process is not in
+    this /proc."""
     gpu_uuid: str | None = None
     """The GPU that it is on."""
     gpu_instance: int | None = None
     """Id of the GPU instance; None outside of MIG, like `compute_instance`."""
     compute_instance: int | None = None
     """Id of the compute instance within it."""
+    start_time: float | None = None
+    """Its start in seconds since the epoch."""
     type: str = "C"
     """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
     gpu_memory: int | None = None
@@ -116,6 +119,11 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """Where it belongs; None until it has been read."""
     cuda_context: CudaContext | None = None
     """What decides which GPUs it sees; None until it has been read."""
+
+    @property
+    def id(self) -> ProcessId:
+        """Which process it is; rows on several GPUs have the same."""
+        return ProcessId(self.pid, self.start_ticks)
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,5 +208,5 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return kept[key][1]
 
     def key(self, process: Process) -> ProcessKey:
-        """Return the identity of a process of this frame."""
-        return ProcessKey(self.host.boot_id, process.pid, process.start_time)
+        """Return the key of a process of this frame."""
+        return ProcessKey(self.host.boot_id, process.id)

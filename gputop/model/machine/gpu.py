@@ -110,8 +110,10 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     """Process number."""
+    start_ticks: int
+    """Clock ticks from the boot to its start: identity, with the PID."""
     start_time: float
-    """Seconds since the epoch: identity, with the PID."""
+    """Seconds since the epoch."""
     user: str | None = None
     """Who owns it."""
     command: str | None = None

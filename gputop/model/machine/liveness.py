@@ -1,7 +1,6 @@
 """Whether processes still run, on a GPU or not.
 
-A process is identified by its PID and its start in clock ticks since the boot. Seconds since the
-epoch would not do over days: they move when the clock is set, and each agent computes them anew.
+A question without a start is about whichever process has the PID now.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+
+from gputop.model.machine.process_id import ProcessId
 
 LivenessState = Literal["running", "ended", "unknown"]
 """
@@ -18,23 +19,14 @@ unknown  it could not be checked, so it may run
 """
 
 
-class ProcessStart(msgspec.Struct, frozen=True):
-    """A process to ask an agent about."""
-
-    pid: int
-    start_ticks: int | None = None
-    """As proc_pid_stat(5) has it; None: whichever process has the PID now."""
-
-
 class ProcessLiveness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a process that was asked about."""
 
-    pid: int
+    process: ProcessId
+    """As it was asked about; of a running process always with its start."""
     state: LivenessState
-    start_ticks: int | None = None
-    """Only of a running process, like the fields below."""
     start_time: float | None = None
-    """Seconds since the epoch, as `Process.start_time` by the same agent."""
+    """Seconds since the epoch. Only of a running process, like the fields below."""
     user: str | None = None
     """Only if the question had the PID alone; `command` likewise."""
     command: str | None = None

@@ -1,6 +1,6 @@
 """Signals to processes: what is asked for, and what became of it.
 
-A reader names processes by identity (PID and start time); the agent on that machine sends the
+A reader names processes by their ProcessId; the agent on that machine sends the
 signal, and replies with what became of them. The reader chooses the id of an order: an order that
 comes twice is carried out once. Each reply has all verdicts of an order, in its order.
 
@@ -15,6 +15,8 @@ import signal
 from typing import Literal
 
 import msgspec
+
+from gputop.model.machine.process_id import ProcessId
 
 SignalOutcome = Literal[
     "waiting",
@@ -68,11 +70,10 @@ _HARMLESS = {"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH"}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A process by its identity: a PID alone may be reused."""
+    """A process to signal."""
 
-    pid: int
-    start_time: float | None
-    """Seconds since the epoch, as `Process.start_time`; without it nothing is sent."""
+    process: ProcessId
+    """Without a known start nothing is sent."""
     forced: bool = False
     """Whether a person has confirmed what its `caution` says."""
 
@@ -80,14 +81,13 @@ class Target(msgspec.Struct, frozen=True):
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a person may choose a process on a GPU by, besides what a Frame has."""
 
-    pid: int
-    start_time: float | None
+    process: ProcessId
     gpu_uuid: str | None
     uid: int | None = None
     """The real user."""
     idle_for: float | None = None
     """As `Process.idle_for`, with what other agents of this user know."""
-    ancestors: tuple[Target, ...] = ()
+    ancestors: tuple[ProcessId, ...] = ()
     """Its ancestors, the parent first; empty if they were not asked for."""
 
 
@@ -103,8 +103,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     order: str
     """The id of the order."""
-    pid: int
-    start_time: float | None
+    process: ProcessId
+    start_time: float | None = None
+    """Seconds since the epoch."""
     command: str | None = None
     user: str | None = None
     parent: int | None = None

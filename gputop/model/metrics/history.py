@@ -48,11 +48,12 @@ _IN_BRIEF = _METRICS[:2]
 _NOTHING = -inf
 """Stands for a missing value: less than any number, so that `max` passes over it."""
 
-_HistoryRow = tuple[int, float | None, str | None, int | None, int | None]
+_HistoryRow = tuple[int, int | None, str | None, int | None, int | None]
 _row: Callable[[Process], _HistoryRow] = attrgetter(
-    "pid", "start_time", "gpu_uuid", "gpu_instance", "compute_instance"
+    "pid", "start_ticks", "gpu_uuid", "gpu_instance", "compute_instance"
 )
-"""What identifies a process on a GPU."""
+"""What identifies a process on a GPU, with its ProcessId spelled out: this is read of all of them,
+of every frame."""
 
 R = TypeVar("R", bound="Ring")
 

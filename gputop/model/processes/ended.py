@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import MOST_TARGETS, SignalOutcome, Verdict, signal_name
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.process_rows import RowKey
@@ -42,14 +43,14 @@ class RecentlyEnded:
         self._time: float | None = None
         self._last: dict[RowKey, ProcessRow] = {}
         self._peaks: dict[RowKey, int] = {}
-        self._signals: dict[tuple[int, float | None], dict[str, SignalOutcome]] = {}
+        self._signals: dict[ProcessId, dict[str, SignalOutcome]] = {}
         """What became of the signals that were sent to a process here, in their order."""
 
     def handle_verdicts(self, verdicts: Iterable[Verdict]) -> None:
         """Learn what became of signals that were sent here."""
         for verdict in verdicts:
             if verdict.outcome in ("exited", "ignored"):
-                outcomes = self._signals.setdefault((verdict.pid, verdict.start_time), {})
+                outcomes = self._signals.setdefault(verdict.process, {})
                 outcomes[signal_name(verdict.signal).removeprefix("SIG")] = verdict.outcome
         for oldest in list(self._signals)[:-MOST_TARGETS]:
             del self._signals[oldest]
@@ -83,26 +84,26 @@ class RecentlyEnded:
         ][-MOST:]
 
     def _part(self, frame: Frame, now: dict[RowKey, ProcessRow], gone: list[RowKey]) -> None:
-        alive = {(row.process.pid, row.process.start_time) for row in now.values()}
+        alive = {row.process.id for row in now.values()}
         silent = {gpu.uuid for gpu in frame.gpus if not gpu.tells_processes}
         for key in gone:
-            row, (_, pid, start) = self._last[key], key[0]
-            if start is None and any(pid == other for other, _ in alive):
+            row, process = self._last[key], key[0].process
+            if process.start_ticks is None and any(process.pid == other.pid for other in alive):
                 self._peaks.pop(key, None)
                 continue  # its start has become known, so its key has changed
-            if key[1] in silent or {(pid, start), (pid, None)} & alive:
+            if key[1] in silent or {process, ProcessId(process.pid)} & alive:
                 now[key] = row
                 continue
             peak = self._peaks.pop(key, row.process.gpu_memory)
-            process = replace(
+            last = replace(
                 row.process, gpu_memory=peak, sm_utilization=None, cpu=None, rss=None, state=None
             )
-            last = row._replace(process=process, names=None)
-            self.ended.append(EndedProcess(last, key, frame.time, self._how(key)))
+            row = row._replace(process=last, names=None)
+            self.ended.append(EndedProcess(row, key, frame.time, self._how(key)))
 
     def _how(self, key: RowKey) -> str:
         """Return the signal that ended a process, and those that it ignored before."""
-        outcomes = self._signals.get(key[0][1:], {})
+        outcomes = self._signals.get(key[0].process, {})
         ended = [name for name, outcome in outcomes.items() if outcome == "exited"]
         ignored = [f"not {name}" for name, outcome in outcomes.items() if outcome == "ignored"]
         return ", ".join([*ended, *ignored]) if ended else ""

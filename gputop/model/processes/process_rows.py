@@ -13,7 +13,7 @@ from gputop.model.metrics.process import COLUMNS, ProcessRow
 R = TypeVar("R")
 
 RowKey = tuple[ProcessKey, str | None, int | None, int | None]
-"""Identity of a row: the process, and the GPU or MIG instance it is on."""
+"""The key of a row: the process, and the GPU or MIG instance it is on."""
 
 
 def rows(

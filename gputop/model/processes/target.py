@@ -7,30 +7,22 @@ from typing import NamedTuple
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import size
 from gputop.model.metrics.process import PROCESS, ProcessRow
 from gputop.model.processes import process_rows
-
-ProcessIdentity = tuple[int, float | None]
-"""Pid and start time."""
 
 
 class SignalTarget(NamedTuple):
     """A process as it was when the key was pressed."""
 
-    pid: int
-    start_time: float | None
+    id: ProcessId
     user: str | None
     command: str | None
     age: float | None = None
     state: str | None = None
     held: tuple[tuple[str, int | None], ...] = ()
     """The bytes on each GPU or MIG device, as the table names it."""
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Its identity: a PID alone may be reused."""
-        return self.pid, self.start_time
 
     def holds(self) -> str:
         """Return what it holds, as `195G on GPU 0,1`."""
@@ -69,8 +61,7 @@ def _target(rows: Sequence[ProcessRow]) -> SignalTarget:
     process = rows[0].process
     held = tuple((PROCESS["gpu"].text(row), row.process.gpu_memory) for row in rows)
     return SignalTarget(
-        process.pid,
-        process.start_time,
+        process.id,
         process.user,
         process.command,
         rows[0].age,

@@ -204,7 +204,7 @@ class _Forest:
         members = tuple(entry.row for entry in family)
         head = own[0].row.process
         total = _total(members, pid, head.command)
-        group = ViewRow(total, ("family", pid, head.start_time), members, depth=depth, kind="group")
+        group = ViewRow(total, ("family", head.id), members, depth=depth, kind="group")
         if depth + 1 >= _DEEPEST:
             return [self._group(group, [[entry._replace(depth=depth + 1)] for entry in family])]
         blocks = [[entry._replace(depth=depth + 1)] for entry in own]
@@ -234,11 +234,11 @@ class _Forest:
     def _parent(self, pid: int) -> int | None:
         """Return the PID of a parent that is on a GPU, and that is older: PIDs are reused."""
         process = self._own[pid][0].row.process
-        if process.parent not in self._own or process.start_time is None:
+        if process.parent not in self._own or process.start_ticks is None:
             return None
         parent = self._own[process.parent][0].row.process
-        older = parent.start_time is not None and (
-            (parent.start_time, parent.pid) < (process.start_time, process.pid)
+        older = parent.start_ticks is not None and (
+            (parent.start_ticks, parent.pid) < (process.start_ticks, process.pid)
         )
         return parent.pid if older else None
 
@@ -254,7 +254,7 @@ class _Forest:
 
 def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
     """Return the processes of rows, one on two GPUs only once."""
-    processes = {(row.host, row.process.pid, row.process.start_time): row.process for row in rows}
+    processes = {(row.host, row.process.id): row.process for row in rows}
     return list(processes.values())
 
 
@@ -300,6 +300,7 @@ def unaccounted_rows(frame: Frame) -> list[ViewRow]:
 def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None, first: bool) -> ViewRow:
     row = Process(
         pid=holder.pid if holder else 0,
+        start_ticks=holder.start_ticks if holder else None,
         start_time=holder.start_time if holder else None,
         gpu_uuid=gpu.uuid,
         type=MISSING,
@@ -309,5 +310,5 @@ def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None, first: bool) -
         else remark(gpu, nested=frame.host.nested),
     )  # fmt: skip
     age = max(0.0, frame.time - holder.start_time) if holder else None
-    key = ("unaccounted", gpu.key, row.pid, row.start_time)
+    key = ("unaccounted", gpu.key, row.id)
     return ViewRow(ProcessRow(row, gpu, age), key, note="unaccounted", kind="unaccounted")

@@ -56,6 +56,10 @@ JOBS = (
 )  # fmt: skip
 
 
+HERTZ = 100
+"""Clock ticks in a second: the demo has booted at the epoch."""
+
+
 def job_of(pid: int) -> DemoJob | None:
     """Return the job of a process."""
     return next((job for job in JOBS if job.pid == pid), None)
@@ -63,17 +67,16 @@ def job_of(pid: int) -> DemoJob | None:
 
 def demo_detail(request: Detail) -> ProcessDetail:
     """Return the details of an invented process."""
-    job = job_of(request.pid)
+    job = job_of(request.process.pid)
     if job is None:
-        return ProcessDetail(request.pid, request.start_time, gone=True)
+        return ProcessDetail(request.process, gone=True)
     usual = {"HOME": job.origin.cwd or "/", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "8"}
     usual |= {"NCCL_DEBUG": "WARN", "WANDB_API_KEY": "invented"}
     variables = None
     if job.variables is not None:
         variables = env_variables(usual | job.variables, hidden=request.hidden)
     return ProcessDetail(
-        job.pid,
-        request.start_time,
+        request.process,
         variables=variables,
         missing=environ_of(job).missing,
         files=61,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gputop.model.machine.signals import Target, Verdict, ends_processes, signal_name
 from gputop.model.machine.text import GIB, size
 from gputop.protocol.messages import Reply, Signal
-from gputop.sources.demo.jobs import DemoJob
+from gputop.sources.demo.jobs import HERTZ, DemoJob
 
 
 class DemoSignals:
@@ -27,14 +27,17 @@ class DemoSignals:
         return Reply(request=order.id, verdicts=verdicts)
 
     def _verdict(self, order: Signal, target: Target, now: float) -> Verdict:
-        job = self._jobs.get(target.pid)
+        job = self._jobs.get(target.process.pid)
         verdict = Verdict(
-            order=order.id, pid=target.pid, start_time=target.start_time, signal=order.number,
+            order=order.id, process=target.process, signal=order.number,
             outcome="gone", words="it had ended before: nothing was sent",
         )  # fmt: skip
         if job is None or job.pid in self.ended:
             return verdict
-        verdict = replace(verdict, command=job.command, user=job.user)
+        start = target.process.start_ticks
+        verdict = replace(
+            verdict, command=job.command, user=job.user, start_time=start and start / HERTZ
+        )
         name = signal_name(order.number)
         if order.number == 0:
             words = f"it is {job.user}'s, and invented: signals are played here"

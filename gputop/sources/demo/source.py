@@ -36,7 +36,7 @@ from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
 from gputop.sources.demo.gpus import demo_gpu, links, topology, wave
-from gputop.sources.demo.jobs import DemoJob, demo_detail, environ_of, job_of
+from gputop.sources.demo.jobs import HERTZ, DemoJob, demo_detail, environ_of, job_of
 from gputop.sources.demo.signals import DemoSignals
 from gputop.sources.source import Past
 
@@ -122,7 +122,7 @@ class DemoSource(AgentlessSource):
             return Reply(request=request.id, detail=demo_detail(request))
         if isinstance(request, Stack):
             problem = "the demo has no processes to look into"
-            stack = ProcessStack(request.pid, request.start_time, problem=problem)
+            stack = ProcessStack(request.process, problem=problem)
             return Reply(request=request.id, stack=stack)
         if isinstance(request, Context):
             job = job_of(request.pid)
@@ -185,9 +185,11 @@ def _gpu(
 
 def _process(job: DemoJob, host: str | None, index: int, now: float, running: float) -> Process:
     load = None if job.load is None else job.load * (0.93 + 0.07 * wave(now, 9, index + job.pid))
+    start_time = round(now - running - job.age, 2)
     return Process(
         pid=job.pid,
-        start_time=round(now - running - job.age, 2),
+        start_ticks=round(start_time * HERTZ),
+        start_time=start_time,
         gpu_uuid=_uuid(host, index),
         gpu_memory=int(job.memory * GIB * (1 + 0.004 * wave(now, 41, job.pid))),
         sm_utilization=None if load is None else round(load, 2),

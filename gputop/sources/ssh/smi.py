@@ -328,6 +328,7 @@ class SmiReader:
         page = whole(self._facts.get("page"))
         return replace(
             process,
+            start_ticks=stat.start_ticks,
             start_time=self._time(stat.start_ticks / _HERTZ),
             user=self._users.get(process.pid) or None,
             command=self._command(process.pid) or f"[{stat.name}]",

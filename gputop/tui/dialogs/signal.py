@@ -311,7 +311,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         held = sized([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
         return [
-            (f" {process.pid:>7} ", "key"),
+            (f" {process.id.pid:>7} ", "key"),
             *sized(user, 9, glyphs.ellipsis, left=True),
             (f"{duration(process.age):>7} ", "text"),
             *([*held, (" ", "text")] if room else []),

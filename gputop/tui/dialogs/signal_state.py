@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import (
     MOST_TARGETS,
     Target,
@@ -20,7 +21,7 @@ from gputop.model.machine.signals import (
     signal_name,
     signal_number,
 )
-from gputop.model.processes.target import ProcessIdentity, SignalTarget, signal_targets
+from gputop.model.processes.target import SignalTarget, signal_targets
 from gputop.model.processes.views import ViewRow
 from gputop.protocol.messages import Reply, Signal
 from gputop.sources.source import Moment
@@ -80,16 +81,16 @@ class SignalDialogState:
         self._started: tuple[SignalTarget, ...] = ()
         self._orders: list[Signal] = []
         """The check, then the orders that were sent."""
-        self._sent: dict[ProcessIdentity, list[Signal]] = {}
+        self._sent: dict[ProcessId, list[Signal]] = {}
         """The orders that were sent to each process."""
         self._typed = ""
         """Digits of the signal's number."""
-        self._checks: dict[ProcessIdentity, Verdict] = {}
-        self._verdicts: dict[tuple[str, ProcessIdentity], Verdict] = {}
+        self._checks: dict[ProcessId, Verdict] = {}
+        self._verdicts: dict[tuple[str, ProcessId], Verdict] = {}
         """What became of the processes, by the id of the order and the process."""
         self._error = ""
         """Why the last order has no verdicts."""
-        self._missing: set[ProcessIdentity] = set()
+        self._missing: set[ProcessId] = set()
         self._below: Mapping[int, int] = {}
         self._obstacle = obstacle
 
@@ -116,14 +117,14 @@ class SignalDialogState:
     @property
     def wants_word(self) -> bool:
         """Whether the word must be typed: for several processes, or for one with a caution."""
-        checks = (self._checks.get(process.identity) for process in self.processes)
+        checks = (self._checks.get(process.id) for process in self.processes)
         cautious = any(check is not None and _needs_word(check) for check in checks)
         return cautious or len(self.processes) > 1
 
     @property
     def ready(self) -> bool:
         """Whether the signal can be sent."""
-        checks = (self._checks.get(process.identity) for process in self.processes)
+        checks = (self._checks.get(process.id) for process in self.processes)
         some_live = any(check is not None and check.outcome == "alive" for check in checks)
         return some_live and not (self.sent or self.lost or self.obstacle)
 
@@ -138,7 +139,7 @@ class SignalDialogState:
         """How many processes of the last order may still end."""
         if not self.sent or self.lost or self._error:
             return 0
-        verdicts = (self._of(self._orders[-1], target) for target in self._orders[-1].targets)
+        verdicts = (self._of(self._orders[-1], each.process) for each in self._orders[-1].targets)
         return sum(verdict is None or verdict.outcome == "waiting" for verdict in verdicts)
 
     @property
@@ -173,7 +174,7 @@ class SignalDialogState:
         """Return the check, an order that sends nothing; None if there is nothing to check."""
         if self.obstacle or not self._processes or self._orders:
             return None
-        targets = tuple(Target(*process.identity) for process in self._processes)
+        targets = tuple(Target(process.id) for process in self._processes)
         return self._ordered(Signal(order_id, targets, 0, 0.0, descendants=True))
 
     def send(self, order_id: str, word: str) -> Signal | None:
@@ -194,8 +195,8 @@ class SignalDialogState:
         self._frame = frame
         if self.lost or not self._orders:
             return
-        listed = {(process.pid, process.start_time) for process in frame.processes}
-        self._missing = {target.identity for target in self.processes if target.held} - listed
+        listed = {process.id for process in frame.processes}
+        self._missing = {target.id for target in self.processes if target.held} - listed
 
     def handle_reply(self, reply: Reply) -> None:
         """Take in the verdicts of one of the orders; ignore other replies."""
@@ -209,7 +210,7 @@ class SignalDialogState:
                 self._obstacle = reply.error
         elif reply.request != orders[0]:
             for verdict in reply.verdicts:
-                self._verdicts[reply.request, (verdict.pid, verdict.start_time)] = verdict
+                self._verdicts[reply.request, verdict.process] = verdict
         elif reply.verdicts and not self._checks:
             self._handle_check(reply.verdicts)
 
@@ -220,17 +221,17 @@ class SignalDialogState:
 
     def descendants(self, process: SignalTarget) -> int:
         """Return how many descendants a process has."""
-        return self._below.get(process.pid, 0)
+        return self._below.get(process.id.pid, 0)
 
     def says(self, process: SignalTarget) -> Iterator[Saying]:
         """Yield what is said of a process."""
-        check = self._checks.get(process.identity)
+        check = self._checks.get(process.id)
         if self.sent:
             yield from self._past(process)
             yield self._outcome(process)
         elif check is not None and (check.outcome != "alive" or check.caution):
             yield check.words, "alarm"
-        elif process.identity in self._missing:
+        elif process.id in self._missing:
             yield "it has ended meanwhile, or left the GPUs", "notice"
         elif process.state == "D":
             yield (
@@ -292,8 +293,8 @@ class SignalDialogState:
         return "Done", "text"
 
     def _past(self, process: SignalTarget) -> Iterator[Saying]:
-        for order in self._sent.get(process.identity, [])[:-1]:
-            verdict = self._of(order, process)
+        for order in self._sent.get(process.id, [])[:-1]:
+            verdict = self._of(order, process.id)
             if verdict is not None and verdict.outcome in _LIVES_ON:
                 yield f"{signal_name(order.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
 
@@ -312,42 +313,42 @@ class SignalDialogState:
         return verdict is not None and verdict.outcome != "waiting"
 
     def _latest(self, process: SignalTarget) -> Verdict | None:
-        orders = self._sent.get(process.identity)
-        return self._of(orders[-1], process) if orders else None
+        orders = self._sent.get(process.id)
+        return self._of(orders[-1], process.id) if orders else None
 
-    def _of(self, order: Signal, process: SignalTarget | Target) -> Verdict | None:
-        return self._verdicts.get((order.id, (process.pid, process.start_time)))
+    def _of(self, order: Signal, process: ProcessId) -> Verdict | None:
+        return self._verdicts.get((order.id, process))
 
     def _ordered(self, order: Signal) -> Signal:
         """Record an order, and return it for the boot that the machine was in at the key press."""
         order = replace(order, boot_id=self._boot_id)
         self._orders.append(order)
         for target in order.targets if self.sent else ():
-            self._sent.setdefault((target.pid, target.start_time), []).append(order)
+            self._sent.setdefault(target.process, []).append(order)
         return order
 
     def _target(self, process: SignalTarget) -> Target:
-        check = self._checks.get(process.identity)
-        return Target(*process.identity, forced=check is not None and _needs_word(check))
+        check = self._checks.get(process.id)
+        return Target(process.id, forced=check is not None and _needs_word(check))
 
     def _handle_check(self, check: Sequence[Verdict]) -> None:
-        self._checks = {(v.pid, v.start_time): v for v in check}
-        chosen = {process.identity for process in self._processes}
+        self._checks = {verdict.process: verdict for verdict in check}
+        chosen = {process.id for process in self._processes}
         frame, on_gpus = self._frame, {}
         if frame is not None:
-            keys = [ProcessKey(frame.host.boot_id, v.pid, v.start_time) for v in check]
-            on_gpus = {target.identity: target for target in signal_targets(frame, keys)}
+            keys = [ProcessKey(frame.host.boot_id, process) for process in self._checks]
+            on_gpus = {target.id: target for target in signal_targets(frame, keys)}
         self._started = tuple(
-            on_gpus.get(identity) or _without_gpu(verdict, None if frame is None else frame.time)
-            for identity, verdict in self._checks.items() if identity not in chosen
+            on_gpus.get(id_) or _without_gpu(verdict, None if frame is None else frame.time)
+            for id_, verdict in self._checks.items() if id_ not in chosen
         )  # fmt: skip
-        self._below = _below({v.pid: v.parent for v in check})
+        self._below = _below({verdict.process.pid: verdict.parent for verdict in check})
 
 
 def _without_gpu(verdict: Verdict, now: float | None) -> SignalTarget:
     start = verdict.start_time
     age = None if start is None or now is None else max(0.0, now - start)
-    return SignalTarget(verdict.pid, start, verdict.user, verdict.command, age)
+    return SignalTarget(verdict.process, verdict.user, verdict.command, age)
 
 
 def _should_have_ended(verdict: Verdict) -> bool:

@@ -54,8 +54,8 @@ class ProcessScreen(PageScreen[None]):
         self._request, self._signal = request, signal
         self._subject = ProcessSubject(key)
         self._subject.with_values = self._at_environment = at_environment
-        self._identity = key.pid, key.start_time or 0.0
-        self._detail_id, self._stack_id = f"details of {key.pid}", f"stack of {key.pid}"
+        pid = key.process.pid
+        self._detail_id, self._stack_id = f"details of {pid}", f"stack of {pid}"
         self._asked: float | None = None
         """Time of the frame at which details were asked for."""
 
@@ -78,7 +78,7 @@ class ProcessScreen(PageScreen[None]):
         subject = self._subject
         if self._can_ask and not subject.stack_wanted:
             subject.stack_wanted = True
-            self._request(Stack(*self._identity, id=self._stack_id))
+            self._request(Stack(subject.key.process, self._stack_id))
         self._go_to_stack()
 
     def show_frame(self, shown: ShownFrame) -> None:
@@ -86,7 +86,6 @@ class ProcessScreen(PageScreen[None]):
         rows = process_rows.rows(frame, shown.names)
         rows = [row for row in rows if frame.key(row.process) == subject.key]
         subject.ended = not rows
-        subject.unborn = (subject.key.start_time or 0.0) > frame.time
         if shown.moment != "now" and subject.moment != shown.moment:
             subject.detail = subject.stack = None  # those of now
             subject.stack_wanted = False
@@ -95,6 +94,8 @@ class ProcessScreen(PageScreen[None]):
             subject.frame, subject.rows = frame, rows
             subject.pasts = [shown.history.of_process(row.process) for row in rows]
             subject.mapping = shown.names.mapping(rows[0].process)
+        start = subject.rows[0].process.start_time if subject.rows else None
+        subject.unborn = start is not None and start > frame.time
         if shown.moment != "now":
             self._asked = None
         is_due = self._asked is None or abs(frame.time - self._asked) >= _EVERY
@@ -111,8 +112,8 @@ class ProcessScreen(PageScreen[None]):
             subject.refused = reply.error
             self.draw()
         elif reply.error is not None and reply.request == self._stack_id:
-            stack = ProcessStack(*self._identity, problem=reply.error)
-        if detail is not None and (detail.pid, detail.start_time) == self._identity:
+            stack = ProcessStack(subject.key.process, problem=reply.error)
+        if detail is not None and detail.process == subject.key.process:
             subject.gone = detail.gone
             if not detail.gone:
                 subject.detail = detail
@@ -120,7 +121,7 @@ class ProcessScreen(PageScreen[None]):
             if self._at_environment:
                 self.query_one(Page).go_to_section(ENVIRONMENT)
                 self._at_environment = False
-        if stack is not None and (stack.pid, stack.start_time) == self._identity:
+        if stack is not None and stack.process == subject.key.process:
             subject.stack, subject.stack_wanted = stack, False
             self._go_to_stack()
 
@@ -138,12 +139,13 @@ class ProcessScreen(PageScreen[None]):
     def _can_ask(self) -> bool:
         subject = self._subject
         is_there = subject.moment == "now" and not subject.ended
-        return is_there and subject.key.start_time is not None
+        return is_there and subject.key.process.start_ticks is not None
 
     def _ask(self) -> None:
-        if self._can_ask and self._subject.frame is not None:
-            self._asked, self._subject.refused = self._subject.frame.time, None
-            self._request(Detail(*self._identity, self._subject.with_values, self._detail_id))
+        subject = self._subject
+        if self._can_ask and subject.frame is not None:
+            self._asked, subject.refused = subject.frame.time, None
+            self._request(Detail(subject.key.process, subject.with_values, self._detail_id))
 
     def _go_to_stack(self) -> None:
         self.draw()

@@ -13,6 +13,7 @@ from gputop.model.machine.detail import EnvVariable, ProcessDetail, ProcessStack
 from gputop.model.machine.environment import State
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.origin import Container, Origin
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import GIB, MISSING, duration, printable, size
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
@@ -258,7 +259,7 @@ def _waiting(subject: ProcessSubject) -> str | None:
         return None
     if subject.moment != "now":
         return _NOT_KEPT[subject.moment]
-    if subject.key.start_time is None:
+    if subject.key.process.start_ticks is None:
         return "unknown: the process is not in this /proc"
     if subject.ended or subject.gone:
         return "unknown: it ended before it was read"
@@ -337,23 +338,23 @@ def _children(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     now = subject.frame.time if subject.frame else None
     yield [(f"  {'PID':>7}  {'TIME':>6}  {'GPU':<9}  COMMAND", "quiet")]
     for child in detail.children:
-        indices = sorted(gpus.get((child.pid, child.start_time), ()))
+        indices = sorted(gpus.get(child.process, ()))
         on = ",".join(map(str, indices)) or MISSING
         age = duration(None if now is None else now - child.start_time)
-        yield [(f"  {child.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
+        yield [(f"  {child.process.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
     more = detail.children_count - len(detail.children)
     if more > 0:
         yield from page.quiet(f"and {more} more")
 
 
-def _gpus_by_process(frame: Frame | None) -> Mapping[tuple[int, float | None], set[int]]:
-    """Return NVML's indices of the GPUs of processes, by PID and start time."""
-    gpus: defaultdict[tuple[int, float | None], set[int]] = defaultdict(set)
+def _gpus_by_process(frame: Frame | None) -> Mapping[ProcessId, set[int]]:
+    """Return NVML's indices of the GPUs of processes."""
+    gpus: defaultdict[ProcessId, set[int]] = defaultdict(set)
     if frame is not None:
         indices = {gpu.uuid: gpu.index for gpu in frame.gpus}
         for process in frame.processes:
             if process.gpu_uuid in indices:
-                gpus[process.pid, process.start_time].add(indices[process.gpu_uuid])
+                gpus[process.id].add(indices[process.gpu_uuid])
     return gpus
 
 
