@@ -56,7 +56,7 @@ REASONS = {
     "a text without the variable is read as a value": NO_NAME,
     "a program inside $( ) counts as the program": f"known only when it runs|{NO_NAME}",
     "several NAME=VALUE lines: the last wins": "values: it: 0,1; it: 2|what step does with",
-    "prose with backquotes": "a command called is$",
+    "prose with backquotes": "a command called (?:is|not|needed)",
     "SGE directive": "a batch system decides",
     "what a person reads": (
         r"\$1 is known only when it runs|cuda_visible_devices is no string|a command called CUDA"

@@ -504,7 +504,11 @@ async def test_no_text_is_taken_for_markup() -> None:
         screen.app.focused.insert_text_at_cursor(HOSTILE)
         await screen.pilot.pause()
         assert HOSTILE in screen.line_with("Mapping")
-        assert HOSTILE.rpartition(" $")[0] in screen.line_with("error: ")
+        assert "[bold]" not in screen.line_with("not understood: it does not name")
+        await screen.press("ctrl+u")
+        screen.app.focused.insert_text_at_cursor("x[/][bold]x[/bold]")
+        await screen.pilot.pause()
+        assert "x[/][bold]x[/bold]" in screen.line_with("error: ")
         await screen.show_problem("error", cards=(PciCard(bus_id=HOSTILE, device_id="[/]"),))
         assert HOSTILE in screen.text
 

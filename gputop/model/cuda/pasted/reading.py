@@ -33,7 +33,7 @@ _CONFIG = re.compile(
     rf"|(?:^ *|(?P<json>['\"]))(?=\w+['\"]? *:)){_NAME}{_VALUE}(?(json)(?=[,}}\n]|$)|$)"
 )
 """Lines of YAML, JSON, a Dockerfile, systemd."""
-_CONTAINER = re.compile(r"(?m)^[ -]*(?:services|containers|image|deploy):|EnvironmentFile|name: C")
+_CONTAINER = re.compile(r"(?m)^[ -]*(?:services|containers|image|deploy):|mentFile=|name: CUDA_V")
 _FISH_CSH_POWERSHELL = re.compile(
     rf"(?mi)(?:(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ )|\$env:){_NAME}{_VALUE}(?=;|$)"
 )
@@ -42,7 +42,7 @@ _EXPORT = r"\nexport \g<name>=\g<value>"
 _BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|COBALT|\$[ \t])")
 _ODD = re.compile(
     "[^\\S\n\t ]|[\0-\x08\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd"
-    "\ud800-\udfff]|&(?:quot|amp|lt|gt|nbsp|apos|#\\w+);|=<[\\w -]*>"
+    f"\ud800-\udfff]|&(?:quot|amp|lt|gt|nbsp|#\\w+);|=<[\\w -]*>|(?<={NAME})=[\\w,-]*[:.](?=\\s|$)"
 )
 """What is not what it looks like: blanks that are none for a shell, a page's source, <GPU>."""
 

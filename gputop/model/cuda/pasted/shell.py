@@ -56,10 +56,12 @@ _CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
 _KEEPS = re.compile(rf" (?:-[A-Za-z]*E|--preserve-env(?:=\S*\b{NAME}\b\S*)?) ")
 _READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
 _HARMLESS = re.compile(r"\b(?:activate|conda|mamba|pyenv|bashrc|profile|zshrc)\b")
-_PROSE = re.compile("the|is|are|was|will|must|you|your|this|that|which|means|of|does|works|not")
+_PROSE = re.compile(
+    "the|is|are|was|will|must|you|your|this|that|which|means|of|not|[A-Za-z]{2,}[.,]"
+)
 _NO_PROGRAM = re.compile(
     r".*[:,.]|[^\w./~$\"'{@%\\].*|[^=]*=.*|\\?[ \t]*|[\"']?\d+[\"']?|a|and|as|at|be|but|can|if|in"
-    rf"|not|on|only|or|so|to|with|when|{NAME}"
+    rf"|not|on|only|or|so|then|to|with|when|(?:do|work|set|use|select|make|tell|give|hide|let)e?s|{NAME}"
 )
 
 
@@ -222,9 +224,7 @@ def shown(words: str | Iterable[str]) -> str:
 def _split(text: str) -> Iterator[tuple[list[str], str, str, bool]]:
     """Yield words with their quotes, the operators around them, and whether a file is written."""
     words, before, writes = list[str](), "", False
-    plain = _DOCUMENT.sub(
-        lambda match: match[0] if named(match[5]) else match[1] + match[4], text + "\n"
-    )
+    plain = _DOCUMENT.sub(lambda m: m[0] if named(m[5]) else m[1] + m[4], text + "\n")
     for token in _TOKEN.finditer(plain):
         if token["rest"] or named(token["target"] or ""):
             raise NotUnderstoodError(f"{shown(token[0].split()[0])} is not followed to an end")
