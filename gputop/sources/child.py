@@ -132,24 +132,18 @@ def _fork(copy: Callable[[], int], streams: Sequence[int]) -> int:
         os.setsid()
         for stream, have in enumerate(streams):
             os.dup2(have, stream)
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > _LAST_STREAM:
-                _close(int(name))
+        os.closerange(len(streams), _MOST_FILES)
         status = copy()
+    except KeyboardInterrupt:  # before it had a session of its own
+        status = 130
     finally:
         if (error := sys.exc_info()) != (None, None, None):
             sys.excepthook(*error)
         os._exit(status)
 
 
-def _close(descriptor: int) -> None:
-    try:
-        os.close(descriptor)
-    except OSError:  # the one that listed them
-        return
-
-
-_LAST_STREAM = 2
+_MOST_FILES = 1024
+"""Files that a program has open when it forks, at most."""
 _children: list[PipedProcess] = []
 """Programs that are not reaped yet."""
 
