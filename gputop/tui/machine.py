@@ -14,6 +14,7 @@ from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
+from gputop.model.machine.text import counted
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
@@ -69,9 +70,9 @@ class PendingSignals:
         """Return what the heading says of signals; empty if there is nothing to say."""
         count = sum(self._waiting.values())
         if count:
-            return f"{count} signal{'s' * (count != 1)} under way"
+            return f"{counted(count, 'signal')} under way"
         lost = self._unknown
-        return f"agent ended: end of {lost} signal{'s' * (lost != 1)} unknown" if lost else ""
+        return f"agent ended: end of {counted(lost, 'signal')} unknown" if lost else ""
 
 
 class WatchedMachine:

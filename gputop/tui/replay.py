@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import date_time
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.sources.source import Moment
@@ -45,8 +45,8 @@ class ReplayView(MachineView):
         playback = self._playback
         if playback is None or playback.frame is None:
             return "REPLAY"
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(playback.time))
-        return f"REPLAY {clock}" + (f" {playback.speed}x" if playback.is_running else "")
+        speed = f" {playback.speed}x" if playback.is_running else ""
+        return f"REPLAY {date_time(playback.time)}{speed}"
 
     @property
     def shown(self) -> float | None:

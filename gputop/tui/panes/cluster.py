@@ -7,7 +7,7 @@ from itertools import zip_longest
 from math import inf
 
 from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
-from gputop.model.machine.text import MISSING, duration, percent, short_name, size
+from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, cut, sized
 from gputop.tui.panes.gpu_cells import bar, levels, load_role, metered, value
@@ -181,7 +181,7 @@ def _free_role(free: int | None) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {plural(number, noun)}"
 
 
 class NodeTable(MachineTable[ClusterNode]):
