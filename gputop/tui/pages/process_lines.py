@@ -26,9 +26,9 @@ from gputop.model.machine.text import (
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
 from gputop.sources.source import Moment
-from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import LABEL, Page, title
+from gputop.tui.panes.plot import peak, sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
 _STATES = {
@@ -208,16 +208,17 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
 
 def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
     """Draw memory as a part of its peak, and the share of the SMs, with one sample per cell."""
-    peak = max((value for value in past.memory if value is not None), default=0.0)
-    end = f"  peak {size(int(peak))}   SM "
+    highest = max(0.0, peak(past.memory) or 0.0)
+    end = f"  peak {size(int(highest))}   SM "
     room = (page.size.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
     width = min(max(4, room), _MOST_SAMPLES, len(past.memory))
-    memory = [value if value is None else value / (peak or 1.0) for value in past.memory]
+    memory = sparkline(past.memory[-width:], highest or 1.0, lambda _: "memory", page.glyphs)
+    sm = sparkline(past.sm[-width:], 1.0, lambda _: "load", page.glyphs)
     return [
         (" " * (2 + LABEL) + "memory ", "quiet"),
-        (glyphs.spark(memory, width, page.glyphs), "memory"),
+        *memory,
         (end, "quiet"),
-        (glyphs.spark(past.sm, width, page.glyphs), "load"),
+        *sm,
     ]
 
 

@@ -191,11 +191,9 @@ class Graph(Lines):
 
     def _traces(self) -> list[_CurveTrace]:
         across = dots_across(self.glyphs)
-        count, span = self._width * across, self._span
-        self._begin = graph.begin_of(self._times[-1], span, self._width)
+        self._begin, slots = graph.window(self._times, self._span, self._width, across)
         if self._cursor is not None:
             self._cursor = max(self._cursor, self._begin)
-        slots = graph.dots(self._times, self._begin, span / count, count)
         column, total = self._column, len(self._times)
         traces = []
         for curve_ in self._curves:
