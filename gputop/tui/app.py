@@ -6,11 +6,13 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import BindingType
+from textual.css.query import NoMatches
 from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
@@ -29,14 +31,14 @@ from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import Arrived, MarkReached, Note
+from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
-from gputop.tui.table_screen import NOTE_SECONDS, TableScreen
+from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.key_queue import Alarm, KeysInTurn
 from gputop.tui.terminal.outside import alert, run_outside
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetScreen | ClusterScreen | None = None
         self._cluster = cluster
+        self._note_end: tuple[Alarm, Callable[[], None]] | None = None
+        """What ends the note that is shown, and takes it away."""
         self.view: MachineView | None = None
         if cluster is not None:
             self._fleet = ClusterScreen(settings, cluster, self._open_node)
@@ -171,15 +175,25 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         try:
             notify_command(sentence, command)
         except GputopError as error:
-            self.post_message(Note(str(error)))
+            self.post_message(Note(printable(str(error), 200)))
 
     def on_note(self, message: Note) -> None:
-        """Say it above the table, or among the keys of a page."""
-        words = printable(message.words, 200)
-        if isinstance(self.screen, TableScreen):
-            self.screen.say_for_a_while(words)
-        else:
-            self._say(words)
+        """Say it for a while: where it belongs, above the table, or among the keys of a page."""
+        screen = self.screen
+        show = message.show or (screen.say if isinstance(screen, TableScreen) else self._show_note)
+        self._end_note()
+        show(message.words)
+        self._note_end = self.after(NOTE_SECONDS, self._end_note), partial(show, "")
+
+    def _end_note(self) -> None:
+        if self._note_end is not None:
+            (timer, hide), self._note_end = self._note_end, None
+            timer.stop()
+            with suppress(NoMatches):  # its screen may have closed
+                hide()
+
+    def _show_note(self, words: str) -> None:
+        self.note = words
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""
@@ -357,12 +371,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._show_time(self.view)
 
     def _say(self, note: str) -> None:
-        self.note = note
+        """Show a note about the time, which stands among the keys on every screen."""
         if note:
-            self.set_timer(NOTE_SECONDS, lambda: self._drop_note(note))
-
-    def _drop_note(self, note: str) -> None:
-        if self.note == note:
+            self.post_message(Note(note, self._show_note))
+        else:
             self.note = ""
 
     def action_interval(self, step: int) -> None:

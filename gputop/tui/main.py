@@ -79,7 +79,7 @@ class MainScreen(ProcessTableScreen):
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         state = MappingState(*map(os.environ.get, variables))
         self.mapping = MappingControl(self, state, self._request, self.show_mapping)
-        self.marks = MarkControl(self, self.say_for_a_while)
+        self.marks = MarkControl(self)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
         self._leave, self._return_to_now = leave, return_to_now
@@ -365,7 +365,7 @@ class MainScreen(ProcessTableScreen):
         gpu, row = self.gpus.current, self.processes.current
         if self.processes.is_active and row is not None:
             if not self.processes.only_gpu_of(row):
-                self.say_for_a_while("on several GPUs: select a process or a GPU")
+                self.post_message(Note("on several GPUs: select a process or a GPU"))
         elif gpu is not None:
             self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
         else:
