@@ -29,7 +29,7 @@ from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import TICK, FleetScreen
 from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.machine_view import MachineView
+from gputop.tui.machine_view import MachineView, Paused, paused
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
@@ -57,10 +57,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     view_type: ClassVar[type[MachineView]] = MachineView
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
-    age: reactive[int | None] = reactive(None, repaint=False)
-    """How many seconds a paused picture is behind; None without a pause."""
     instant: reactive[str] = reactive("", repaint=False)
-    """How the heading names the time that is shown; empty for now."""
+    """How the heading names the instant that is shown: a pause, the past; empty for now."""
     note: reactive[str] = reactive("", repaint=False)
     """A note about the last move in time."""
     silence: reactive[int] = reactive(0, repaint=False)
@@ -87,6 +85,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetScreen | ClusterScreen | None = None
         self._cluster = cluster
+        self._hosts_age: int | None = None
+        """For how many seconds the screen of all machines has been paused; None without a pause."""
         self._note_end: tuple[Alarm, Callable[[], None]] | None = None
         """What ends the note that is shown, and takes it away."""
         self.view: MachineView | None = None
@@ -206,8 +206,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             seconds = self.view.machine.seconds
             pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
             self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
-        elif self.age is not None:
-            self.age += 1
+        elif self._hosts_age is not None:
+            self._hosts_age += 1
+            self.instant = paused(self._hosts_age)
 
     def _tick(self) -> None:
         """Update the screen of all machines; draw it unless one is open or the picture is held."""
@@ -237,7 +238,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Open the screen of a machine, and select a process there if `pid` is given."""
         machine = next(machine for machine in self._machines if machine.host == host)
         machine.open()
-        self.age = None
+        self._begin_now()
         view = self.view = self._view(machine)
         await self.push_screen(view.main)
         view.is_ready = True
@@ -318,13 +319,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     @property
     def last_frame(self) -> Frame | None:
         """The frame that is shown; None if there is none."""
-        picture = None if self.view is None else self.view.machine.picture
+        picture = None if self.view is None else self.view.picture
         return picture and picture.frame
 
     @property
     def paused(self) -> bool:
         """Whether the picture stands still."""
-        return self.age is not None
+        return (
+            self._hosts_age is not None
+            if self.view is None
+            else isinstance(self.view.instant, Paused)
+        )
 
     def close_sources(self) -> None:
         """End the current sources, which may not be those that the app began with."""
@@ -335,7 +340,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_pause(self) -> None:
         """Hold the picture, or return to now."""
         if self.view is None:
-            self.age = None if self.paused else 0
+            self._hosts_age = None if self.paused else 0
+            self.instant = "" if self._hosts_age is None else paused(0)
         elif not self._return_to_now():
             self.view.pause()
             self._show_time(self.view)
@@ -349,11 +355,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return True
 
     def _show_time(self, view: MachineView) -> None:
-        self.age, self.instant = view.age, view.instant
+        self.instant = view.words
 
     def _begin_now(self) -> None:
         """Clear the pause, the time and the silence, as another picture of now is shown."""
-        self.age, self.silence = None, 0
+        self._hosts_age, self.silence = None, 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:

@@ -10,7 +10,7 @@ from gputop.model.health.findings import in_alarm
 from gputop.model.health.free import count_of_free
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, clock, counted, duration, percent
+from gputop.model.machine.text import GIB, MISSING, clock, counted, percent
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
@@ -156,17 +156,14 @@ def _gibibytes(count: int) -> str:
 
 def state(line: Lines) -> list[Piece]:
     """Return notes on what is shown, if paused or old, and on an agent that does not answer."""
-    age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
-    paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
-    pieces: list[Piece] = [] if age is None else [(paused, "notice")]
-    if instant := getattr(line.app, "instant", ""):
-        pieces = [(f"{instant}  ", "notice")]
+    instant, silence = getattr(line.app, "instant", ""), getattr(line.app, "silence", 0)
+    pieces: list[Piece] = [(f"{instant}  ", "notice")] if instant else []
     return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
 
 
 def watch_state(line: Lines) -> None:
     """Redraw a line whenever what `state` returns may have changed."""
-    for name in ("age", "silence", "instant"):
+    for name in ("silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
 
