@@ -14,10 +14,10 @@ from textual.widget import Widget
 
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
-from gputop.model.metrics.process import COLUMNS
+from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.filter import FilterError
 from gputop.settings import Session, keep_settings
-from gputop.tui.dialogs.list_dialog import SortDialog
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, SortDialog
 from gputop.tui.messages import Note
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.heading import KeyLine, key_words
@@ -159,6 +159,27 @@ class ProcessTableScreen(TableScreen):
 
     def action_shift(self, direction: int) -> None:
         self.processes.shift(direction)
+
+    def action_shift_to(self, end: int) -> None:
+        self.processes.shift_to(end)
+
+    def action_tree(self) -> None:
+        self.processes.toggle_tree()
+
+    def action_tag(self) -> None:
+        self.processes.tag()
+
+    def action_finished(self) -> None:
+        self.processes.toggle_ended()
+
+    def action_columns(self) -> None:
+        shown = self.processes.chosen_columns or tuple(PROCESS)
+        self.app.push_screen(ColumnsDialog(shown), self._show_columns)
+
+    def _show_columns(self, columns: tuple[str, ...] | None) -> None:
+        if columns is not None:
+            self.processes.show_columns(columns)
+            self.save({"processes.columns": columns})
 
     def on_process_table_heading_clicked(self, message: ProcessTable.HeadingClicked) -> None:
         self.sort(message.column)
