@@ -24,7 +24,7 @@ from msgspec import Meta
 from gputop.deadline import within
 from gputop.errors import UsageError
 from gputop.files import Folder, UnsafeFileError, open_parent, reason_of, xdg_folder
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import counted, printable
 from gputop.output import complain
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
@@ -395,7 +395,7 @@ def session_of(options: Namespace) -> Session:
     path = settings_path(os.environ)
     try:
         settings, mistakes = usable(path)
-        words = f"{len(mistakes)} wrong setting{'s' * (len(mistakes) > 1)}"
+        words = counted(len(mistakes), "wrong setting")
         for mistake in mistakes:
             complain(f"{mistake}; this is not used")
     except UsageError as error:

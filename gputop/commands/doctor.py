@@ -23,6 +23,7 @@ from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Problem
+from gputop.model.machine.text import plural
 from gputop.output import write
 from gputop.protocol.messages import Checks
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
@@ -185,4 +186,4 @@ def _text(checks: Sequence[Finding]) -> str:
         lines += wrap.wrap(f"{check.code}: {check.text}")
         wrap.initial_indent, wrap.subsequent_indent = " " * 9 + "-> ", " " * 12
         lines += wrap.wrap(check.advice)
-    return "\n".join([*lines, f"{errors or 'no'} error{'s' * (errors != 1)}"]) + "\n"
+    return "\n".join([*lines, f"{errors or 'no'} {plural(errors, 'error')}"]) + "\n"

@@ -11,7 +11,7 @@ from gputop.commands.shared.options import JSON
 from gputop.errors import GputopError, UsageError
 from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
 from gputop.model.instants import is_span, parse_instant
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import date_time, printable
 from gputop.model.usage.count import UsageCount
 from gputop.model.usage.grouping import GROUPINGS
 from gputop.model.usage.spans import Coverage, spans
@@ -93,11 +93,11 @@ def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, f
     else:
         since = first if options.path else until - _WEEK
     if since >= until:
-        raise UsageError(f"--since {_clock(since)} is not before {_clock(until)}")
+        raise UsageError(f"--since {date_time(since)} is not before {date_time(until)}")
     if until < first or since > last:
         raise GputopError(
-            f"nothing is recorded from {_clock(since)} to {_clock(until)}: {recording.path} has"
-            f" {_clock(first)} to {_clock(last)}"
+            f"nothing is recorded from {date_time(since)} to {date_time(until)}:"
+            f" {recording.path} has {date_time(first)} to {date_time(last)}"
         )
     return since, until
 
@@ -118,7 +118,3 @@ def _report(recording: Recording, by: str, since: float, until: float) -> UsageR
         coverages[host] = coverage = Coverage(since, until)
         count.add(host, spans(recording.frames(host, since, until), coverage))
     return UsageReport(by, since, until, count, coverages, recording.losses)
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -51,7 +51,7 @@ from gputop.model.cuda.probe import ProbeVerdict
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.tf_log import TfLog, physical
 from gputop.model.machine.finding import Finding, has_error
-from gputop.model.machine.text import GIB, printable, short_name
+from gputop.model.machine.text import GIB, counted, printable, short_name
 
 MappingJson = dict[str, Any]
 
@@ -198,7 +198,7 @@ def log_text(log: TfLog, devices: Sequence[CudaDevice], advice: Sequence[Finding
         card = f"{label}  {short_name(entry.model)}  {entry.bus_id}{room}"
         lines.append(f"  {entry.name:<14} device: {entry.ordinal}  -> {card}")
     for device, count in log.operations.items():
-        lines.append(f"{device}: {count} operation{'s' * (count > 1)}")
+        lines.append(f"{device}: {counted(count, 'operation')}")
     lines += [f"{item.level}: {item.text}" for item in advice]
     return "".join(
         printable(line) + "\n" for line in lines or ["no line of a TensorFlow device mapping"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
@@ -15,7 +14,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.limits import limits, nobody
 from gputop.model.machine.summary import count_of_users
-from gputop.model.machine.text import MIB, MISSING, duration
+from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes import process_rows
@@ -63,11 +62,10 @@ def _heading(frame: Frame) -> str:
     facts = [
         f"gputop {__version__}",
         _name(frame),
-        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.time)),
+        date_time(frame.time),
         f"driver {frame.driver_version or MISSING}",
         f"CUDA {frame.cuda_version or MISSING}",
-        f"{len(frame.gpus)} GPU{'s' * (len(frame.gpus) != 1)}"
-        + (f", {free} free" if free is not None else ""),
+        counted(len(frame.gpus), "GPU") + (f", {free} free" if free is not None else ""),
         count_of_users(frame),
     ]
     return _GAP.join(facts)

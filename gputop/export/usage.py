@@ -18,12 +18,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gputop.export.table import aligned
-from gputop.model.machine.text import MISSING, duration, printable, size, three_digits
+from gputop.model.machine.text import (
+    MISSING,
+    counted,
+    date_time,
+    duration,
+    printable,
+    size,
+    three_digits,
+)
 from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
 from gputop.model.usage.grouping import GROUPINGS, UsageKey
 from gputop.model.usage.spans import Coverage
@@ -84,10 +91,7 @@ def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
 
 def usage_table(report: UsageReport) -> str:
     """Return the table, the notes below it, and a line break at the end."""
-    since, until = (
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-        for seconds in (report.since, report.until)
-    )
+    since, until = date_time(report.since)[:-3], date_time(report.until)[:-3]
     rows = [_cells(key, row) for key, row in _shown_rows(report)]
     names = _shown_columns(report)
     heads = [f"{name.upper()}<" for name in names]
@@ -153,10 +157,9 @@ def _coverage_notes(report: UsageReport) -> Iterator[str]:
     for host, coverage in report.coverages.items():
         name = f"{printable(host, 100)}: " if len(report.coverages) > 1 else ""
         if coverage.gaps:
-            gaps = "1 gap" if coverage.gaps == 1 else f"{coverage.gaps} gaps"
             yield (
                 f"{name}not recorded: {duration(coverage.missing)} of {duration(coverage.asked)}"
-                f" ({gaps})"
+                f" ({counted(coverage.gaps, 'gap')})"
             )
         if coverage.unread:
             yield f"{name}the driver could not be read for {duration(coverage.unread)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 from gputop.errors import GputopError, SourceError
 from gputop.files import reason_of
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import counted, date_time, printable
 from gputop.recording.chunks import MAX_CHUNK, ChunkReader
 from gputop.recording.datafile import MAX_HOSTS, Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
@@ -197,9 +196,8 @@ def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
 def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> _Damage:
     """Return that a chunk cannot be read, from the payload at `position` on."""
     entry = chunk.entries[position] if position < len(chunk.entries) else chunk.wanted
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
-    count = track.count_rest(chunk.first + position)
-    samples = "1 sample" if count == 1 else f"{count} samples"
+    samples = counted(track.count_rest(chunk.first + position), "sample")
+    since = date_time(entry.time)
     return _Damage(
         position, f"{samples} of {host} from {since} on cannot be read: {reason_of(error)}"
     )

@@ -6,11 +6,13 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import BindingType
+from textual.css.query import NoMatches
 from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
@@ -27,16 +29,16 @@ from gputop.tui.cluster import ClusterScreen
 from gputop.tui.fleet import TICK, FleetScreen
 from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.machine_view import MachineView
+from gputop.tui.machine_view import MachineView, Paused, paused
 from gputop.tui.main import MainScreen
-from gputop.tui.messages import Arrived, MarkReached, Note
+from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.lines import Lines
-from gputop.tui.table_screen import NOTE_SECONDS, TableScreen
+from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.key_queue import Alarm, KeysInTurn
 from gputop.tui.terminal.outside import alert, run_outside
 
 if TYPE_CHECKING:
@@ -55,10 +57,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     view_type: ClassVar[type[MachineView]] = MachineView
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
-    age: reactive[int | None] = reactive(None, repaint=False)
-    """How many seconds a paused picture is behind; None without a pause."""
     instant: reactive[str] = reactive("", repaint=False)
-    """How the heading names the time that is shown; empty for now."""
+    """How the heading names the instant that is shown: a pause, the past; empty for now."""
     note: reactive[str] = reactive("", repaint=False)
     """A note about the last move in time."""
     silence: reactive[int] = reactive(0, repaint=False)
@@ -85,6 +85,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         self._fleet: FleetScreen | ClusterScreen | None = None
         self._cluster = cluster
+        self._hosts_age: int | None = None
+        """For how many seconds the screen of all machines has been paused; None without a pause."""
+        self._note_end: tuple[Alarm, Callable[[], None]] | None = None
+        """What ends the note that is shown, and takes it away."""
         self.view: MachineView | None = None
         if cluster is not None:
             self._fleet = ClusterScreen(settings, cluster, self._open_node)
@@ -171,15 +175,25 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         try:
             notify_command(sentence, command)
         except GputopError as error:
-            self.post_message(Note(str(error)))
+            self.post_message(Note(printable(str(error), 200)))
 
     def on_note(self, message: Note) -> None:
-        """Say it above the table, or among the keys of a page."""
-        words = printable(message.words, 200)
-        if isinstance(self.screen, TableScreen):
-            self.screen.say_for_a_while(words)
-        else:
-            self._say(words)
+        """Say it for a while: where it belongs, above the table, or among the keys of a page."""
+        screen = self.screen
+        show = message.show or (screen.say if isinstance(screen, TableScreen) else self._show_note)
+        self._end_note()
+        show(message.words)
+        self._note_end = self.after(NOTE_SECONDS, self._end_note), partial(show, "")
+
+    def _end_note(self) -> None:
+        if self._note_end is not None:
+            (timer, hide), self._note_end = self._note_end, None
+            timer.stop()
+            with suppress(NoMatches):  # its screen may have closed
+                hide()
+
+    def _show_note(self, words: str) -> None:
+        self.note = words
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""
@@ -192,8 +206,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             seconds = self.view.machine.seconds
             pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
             self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
-        elif self.age is not None:
-            self.age += 1
+        elif self._hosts_age is not None:
+            self._hosts_age += 1
+            self.instant = paused(self._hosts_age)
 
     def _tick(self) -> None:
         """Update the screen of all machines; draw it unless one is open or the picture is held."""
@@ -223,7 +238,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Open the screen of a machine, and select a process there if `pid` is given."""
         machine = next(machine for machine in self._machines if machine.host == host)
         machine.open()
-        self.age = None
+        self._begin_now()
         view = self.view = self._view(machine)
         await self.push_screen(view.main)
         view.is_ready = True
@@ -304,13 +319,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     @property
     def last_frame(self) -> Frame | None:
         """The frame that is shown; None if there is none."""
-        picture = None if self.view is None else self.view.machine.picture
+        picture = None if self.view is None else self.view.picture
         return picture and picture.frame
 
     @property
     def paused(self) -> bool:
         """Whether the picture stands still."""
-        return self.age is not None
+        return (
+            self._hosts_age is not None
+            if self.view is None
+            else isinstance(self.view.instant, Paused)
+        )
 
     def close_sources(self) -> None:
         """End the current sources, which may not be those that the app began with."""
@@ -321,7 +340,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
     def action_pause(self) -> None:
         """Hold the picture, or return to now."""
         if self.view is None:
-            self.age = None if self.paused else 0
+            self._hosts_age = None if self.paused else 0
+            self.instant = "" if self._hosts_age is None else paused(0)
         elif not self._return_to_now():
             self.view.pause()
             self._show_time(self.view)
@@ -335,11 +355,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return True
 
     def _show_time(self, view: MachineView) -> None:
-        self.age, self.instant = view.age, view.instant
+        self.instant = view.words
 
     def _begin_now(self) -> None:
         """Clear the pause, the time and the silence, as another picture of now is shown."""
-        self.age, self.silence = None, 0
+        self._hosts_age, self.silence = None, 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:
@@ -357,12 +377,10 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             self._show_time(self.view)
 
     def _say(self, note: str) -> None:
-        self.note = note
+        """Show a note about the time, which stands among the keys on every screen."""
         if note:
-            self.set_timer(NOTE_SECONDS, lambda: self._drop_note(note))
-
-    def _drop_note(self, note: str) -> None:
-        if self.note == note:
+            self.post_message(Note(note, self._show_note))
+        else:
             self.note = ""
 
     def action_interval(self, step: int) -> None:

@@ -12,6 +12,7 @@ from gputop.settings import Session
 from gputop.tui.dialogs.signal_state import READ_ONLY
 from gputop.tui.keys import FLEET_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
+from gputop.tui.messages import Note
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.fleet import FleetHeading, FleetProcesses, FreeLine, HostTable
 from gputop.tui.table_screen import ProcessTableScreen
@@ -150,11 +151,11 @@ class FleetScreen(ProcessTableScreen):
         """Open the host of the selected process: its own screen can signal it."""
         row = self.processes.selected if self.focused is self.processes else None
         if self.settings.readonly:
-            self.say_for_a_while(READ_ONLY)
+            self.post_message(Note(READ_ONLY))
         elif row is not None and row.host is not None:
             await self._open_host(row.host, row.process.pid)
         else:
-            self.say_for_a_while("to signal: select a process, or open its host with Enter")
+            self.post_message(Note("to signal: select a process, or open its host with Enter"))
 
     def action_login(self) -> None:
         """Log in to the selected host; if there is none, select the first."""
@@ -165,7 +166,7 @@ class FleetScreen(ProcessTableScreen):
         elif row.link.state == "login":
             self._login(row.host)
         else:
-            self.say_for_a_while(f"{row.host} wants no login")
+            self.post_message(Note(f"{row.host} wants no login"))
 
     def action_sort(self) -> None:
         """Sort hosts in the next order, or ask for the column to sort processes by."""

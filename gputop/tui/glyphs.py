@@ -6,7 +6,7 @@ set.
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -126,21 +126,6 @@ def choose(
         return _SETS[override]
     fits = _utf8_locale(environ) and environ.get("TERM") != "linux" and _encodes_blocks(encoding)
     return UNICODE if fits else ASCII
-
-
-def spark(values: Sequence[float | None], width: int, glyphs: GlyphSet = UNICODE) -> str:
-    """Return the last `width` ratios 0..1 as heights, the newest at the right end."""
-    if width <= 0:
-        return ""
-    shown = "".join(_level(value, glyphs) for value in values[-width:])
-    return shown.rjust(width, glyphs.no_sample)
-
-
-def _level(value: float | None, glyphs: GlyphSet) -> str:
-    if value is None or math.isnan(value):
-        return glyphs.no_sample
-    top = len(glyphs.levels) - 1
-    return glyphs.levels[round(min(max(value, 0.0), 1.0) * top)]
 
 
 def _utf8_locale(environ: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
+from gputop.model.machine.text import counted
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
 from gputop.sources.feed import Feed
@@ -69,9 +70,9 @@ class PendingSignals:
         """Return what the heading says of signals; empty if there is nothing to say."""
         count = sum(self._waiting.values())
         if count:
-            return f"{count} signal{'s' * (count != 1)} under way"
+            return f"{counted(count, 'signal')} under way"
         lost = self._unknown
-        return f"agent ended: end of {lost} signal{'s' * (lost != 1)} unknown" if lost else ""
+        return f"agent ended: end of {counted(lost, 'signal')} unknown" if lost else ""
 
 
 class WatchedMachine:
@@ -95,8 +96,6 @@ class WatchedMachine:
         self._frame: Frame | None = None
         self.history = History()
         """What led up to the newest frame."""
-        self._frozen: Picture | None = None
-        """The picture that a pause or the past holds, while new frames go into the history."""
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame of a machine that is not open: it waits here, and wakes nothing up."""
         self._reason, self._wants_login = "", False
@@ -188,7 +187,6 @@ class WatchedMachine:
     def leave(self) -> None:
         """Keep only the newest frame, for `take_arrived`, and a brief history."""
         self._set_open(False)
-        self.thaw()
 
     def take_arrived(self) -> bool:
         """Take in the frame that has come since the last call; return whether there was one."""
@@ -249,35 +247,8 @@ class WatchedMachine:
 
     @property
     def picture(self) -> Picture | None:
-        """The frozen picture, otherwise that of now; None before the first frame."""
-        if self._frozen is not None or self._frame is None:
-            return self._frozen
-        return Picture(self._frame, self.history)
-
-    @property
-    def age(self) -> float | None:
-        """Seconds between the frozen picture and the newest frame; None if none is frozen."""
-        if self._frozen is None or self._frame is None:
-            return None
-        return max(0.0, self._frame.time - self._frozen.frame.time)
-
-    @property
-    def now(self) -> float | None:
-        """The time of the newest frame, in seconds since the epoch; None before the first."""
-        return None if self._frame is None else self._frame.time
-
-    def hold(self, picture: Picture) -> None:
-        """Show this picture until `thaw`."""
-        self._frozen = picture
-
-    def freeze(self) -> None:
-        """Hold the picture of now, with a copy of the history."""
-        if self._frame is not None:
-            self._frozen = Picture(self._frame, self.history.copy())
-
-    def thaw(self) -> None:
-        """Show new frames again."""
-        self._frozen = None
+        """The picture of now; None before the first frame."""
+        return None if self._frame is None else Picture(self._frame, self.history)
 
     def handle(self, reply: Reply) -> None:
         """Take in a reply; after the last verdict of a signal, ask for a frame at once."""
@@ -322,7 +293,7 @@ class WatchedMachine:
         self.feed.source.reconnect()
         self.history = History()
         self.history.brief = not self._is_open
-        self._frozen = self.retry_in = None
+        self.retry_in = None
         self._arrived.clear()
         self.ended, self.seconds = False, 0
         self.listen()

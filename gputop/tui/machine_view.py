@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame, Problem
@@ -14,6 +15,27 @@ from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.playback import Playback
+
+
+class Paused(NamedTuple):
+    """The picture of a pause."""
+
+    picture: Picture | None
+    """None if there was no frame yet: the first one is held."""
+    next_wanted: bool = False
+    """Whether the next frame replaces it."""
+
+
+class PastInstant(NamedTuple):
+    """A picture of the past, and the playback that moves on from it."""
+
+    picture: Picture | None
+    playback: Playback
+
+
+def paused(age: int) -> str:
+    """Return how a heading names a pause whose picture is `age` seconds old."""
+    return f"PAUSED, {duration(age)} old" if age > 0 else "PAUSED"
 
 
 class MachineView:
@@ -29,44 +51,46 @@ class MachineView:
         self.main, self.interval = main, interval
         self.is_ready = False
         """Whether every widget has been made."""
-        self.is_paused = self._next_wanted = False
-        """Whether the picture stands still, and whether the next frame still replaces it."""
-        self._playback: Playback | None = None
-        """The past that is shown; None for a picture of now or of a pause."""
+        self.instant: Paused | PastInstant | None = None
+        """What is shown instead of now."""
 
     @property
     def machine(self) -> WatchedMachine:
         return self.main.machine
 
     @property
-    def age(self) -> int | None:
-        """How many seconds a paused picture is behind; None without a pause."""
-        return int(self.machine.age or 0) if self.is_paused else None
+    def picture(self) -> Picture | None:
+        """What is shown; None before the first frame."""
+        return (self.instant and self.instant.picture) or self.machine.picture
 
     @property
-    def instant(self) -> str:
-        """How the heading names the time that is shown; empty for now."""
-        if self._playback is None or self.machine.now is None:
+    def words(self) -> str:
+        """How the heading names the instant that is shown; empty for now."""
+        now, instant = self.machine.picture, self.instant
+        if instant is None:
             return ""
-        return f"PAST -{duration(self.machine.now - self._playback.time)}"
+        age = 0.0 if now is None else now.frame.time - (instant.picture or now).frame.time
+        return f"PAST -{duration(age)}" if isinstance(instant, PastInstant) else paused(int(age))
+
+    @property
+    def _playback(self) -> Playback | None:
+        return self.instant.playback if isinstance(self.instant, PastInstant) else None
 
     def begin_anew(self) -> None:
         """Forget the pause, the past, and what the previous agent was asked."""
-        self.is_paused = self._next_wanted = False
-        self._playback = None
+        self.instant = None
         self.main.reset()
 
     def take(self, frame: Frame) -> None:
         """Show a frame; in a pause or the past, show it only in the dialogs of signals."""
-        machine = self.machine
         if self.is_ready:
             for dialog in self.main.above(SignalScreen):
                 dialog.show_frame(frame)
-        machine.handle_frame(frame)
-        if self._next_wanted or machine.age is None:
-            self._next_wanted = False
-            if self.is_paused:
-                machine.freeze()
+        self.machine.handle_frame(frame)
+        instant = self.instant
+        if isinstance(instant, Paused) and (instant.next_wanted or instant.picture is None):
+            self.instant = self._pause()
+        if self.instant is not instant or instant is None:
             self.show()
 
     def reply(self, reply: Reply) -> None:
@@ -78,23 +102,25 @@ class MachineView:
 
     def refresh(self) -> None:
         """Ask for a frame, and show it even in a pause."""
-        self._next_wanted = self.is_paused
+        if isinstance(self.instant, Paused):
+            self.instant = self.instant._replace(next_wanted=True)
         self.machine.request(Refresh())
 
     def pause(self) -> None:
         """Hold the picture of now, or go on."""
-        if self.is_paused:
-            self._thaw()
-        else:
-            self.is_paused = True
-            self.machine.freeze()
-            self.show()
+        self.instant = None if isinstance(self.instant, Paused) else self._pause()
+        self.show()
+
+    def _pause(self) -> Paused:
+        """Return the picture of now, with a history that does not go on."""
+        now = self.machine.picture
+        return Paused(now and now._replace(history=now.history.copy()))
 
     def return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
         if self._playback is None:
             return False
-        self._thaw()
+        self._go_live()
         return True
 
     def step(self, count: int) -> str:
@@ -106,7 +132,7 @@ class MachineView:
         return self._move(lambda playback: playback.skip(seconds), is_on=seconds > 0)
 
     def _move(self, move: Callable[[Playback], object], is_on: bool = False) -> str:
-        if self.machine.picture is None:
+        if self.picture is None:
             return ""
         if self._playback is None and is_on:
             return "this is now"
@@ -124,7 +150,7 @@ class MachineView:
 
     def _begin(self) -> Playback | None:
         """Return a playback that begins at the picture; None if nothing is remembered."""
-        past, picture = self.machine.feed.source.past, self.machine.picture
+        past, picture = self.machine.feed.source.past, self.picture
         if past is None or picture is None or not past.times:
             return None
         playback = Playback(past, self.machine.history)
@@ -134,21 +160,19 @@ class MachineView:
     def _show_past(self, playback: Playback) -> None:
         """Show where a playback has come to; its newest frame leads back to now."""
         frame = playback.frame
-        if playback.is_at_end or frame is None or frame.time == self.machine.now:
+        now = self.machine.picture
+        if playback.is_at_end or frame is None or now is None or frame.time == now.frame.time:
             playback.note = ""
-            self._thaw()
+            self._go_live()
         else:
             self._hold(playback, frame)
 
     def _hold(self, playback: Playback, frame: Frame) -> None:
-        self._playback, self.is_paused = playback, False
-        self.machine.hold(Picture(frame, playback.history, self.moment))
+        self.instant = PastInstant(Picture(frame, playback.history, self.moment), playback)
         self.show()
 
-    def _thaw(self) -> None:
-        """Show the picture of now."""
-        self._playback, self.is_paused = None, False
-        self.machine.thaw()
+    def _go_live(self) -> None:
+        self.instant = None
         self.show()
 
     def lose_signals(self) -> bool:
@@ -161,7 +185,7 @@ class MachineView:
         if not self.is_ready:
             return
         self.main.show_notes()
-        picture = self.machine.picture
+        picture = self.picture
         if picture is None:
             return
         frame = picture.frame

@@ -17,7 +17,7 @@ from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.protocol.messages import Reply, Request
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
-from gputop.tui.dialogs.list_dialog import ColumnsDialog, PanesDialog
+from gputop.tui.dialogs.list_dialog import PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import (
     NOT_NOW,
@@ -79,7 +79,7 @@ class MainScreen(ProcessTableScreen):
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         state = MappingState(*map(os.environ.get, variables))
         self.mapping = MappingControl(self, state, self._request, self.show_mapping)
-        self.marks = MarkControl(self, self.say_for_a_while)
+        self.marks = MarkControl(self)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
         self._leave, self._return_to_now = leave, return_to_now
@@ -253,30 +253,9 @@ class MainScreen(ProcessTableScreen):
         if metric_id in COLUMNS:
             self.save({"processes.sort": metric_id})
 
-    def action_shift_to(self, end: int) -> None:
-        self.processes.shift_to(end)
-
     def action_mark(self) -> None:
         if self._shown is not None:
             self.marks.toggle(self._shown.frame, self._shown.moment)
-
-    def action_tree(self) -> None:
-        self.processes.toggle_tree()
-
-    def action_tag(self) -> None:
-        self.processes.tag()
-
-    def action_finished(self) -> None:
-        self.processes.toggle_ended()
-
-    def action_columns(self) -> None:
-        shown = self.processes.chosen_columns or tuple(PROCESS)
-        self.app.push_screen(ColumnsDialog(shown), self._show_columns)
-
-    def _show_columns(self, columns: tuple[str, ...] | None) -> None:
-        if columns is not None:
-            self.processes.show_columns(columns)
-            self.save({"processes.columns": columns})
 
     def action_back(self) -> None:
         """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
@@ -365,7 +344,7 @@ class MainScreen(ProcessTableScreen):
         gpu, row = self.gpus.current, self.processes.current
         if self.processes.is_active and row is not None:
             if not self.processes.only_gpu_of(row):
-                self.say_for_a_while("on several GPUs: select a process or a GPU")
+                self.post_message(Note("on several GPUs: select a process or a GPU"))
         elif gpu is not None:
             self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual.message import Message
@@ -10,6 +11,9 @@ from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply
 from gputop.sources.feed import Feed
+
+NOTE_SECONDS = 6.0
+"""Seconds for which a passing note is shown."""
 
 
 @dataclass
@@ -37,9 +41,11 @@ class MarkReached(Message):
 
 @dataclass
 class Note(Message):
-    """Something to say for a while, on whichever screen is shown."""
+    """Something to say for `NOTE_SECONDS`, instead of the note before."""
 
     words: str
+    show: Callable[[str], None] | None = None
+    """Shows words, and nothing if they are empty; None for the screen that is open."""
 
 
 class ResultShown(Message):

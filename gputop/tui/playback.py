@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from itertools import islice
 from math import inf, nextafter
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import date_time
 from gputop.model.metrics.history import RECENT, History
 from gputop.sources.source import Past
 
@@ -79,7 +79,7 @@ class Playback:
         """Show the last frame at or before a time, or the first of all."""
         self._show(self._index(when))
         if self._past.times and when > self._past.times[-1]:
-            self.note = f"{self._name} ends at {_when(self._past.times[-1])}"
+            self.note = f"{self._name} ends at {date_time(self._past.times[-1])}"
         elif self._is_gap(index := self._index(when)):
             self._say_gap(index)
 
@@ -150,9 +150,9 @@ class Playback:
         if not times:
             return
         if index < 0:
-            self.note = f"{self._name} begins at {_when(times[0])}"
+            self.note = f"{self._name} begins at {date_time(times[0])}"
         elif self.is_at_end:
-            self.note = f"{self._name} ends at {_when(times[-1])}"
+            self.note = f"{self._name} ends at {date_time(times[-1])}"
         when = times[min(max(0, index), len(times) - 1)]
         frame = self._past.at(when)
         if frame is None or self.time <= frame.time < when:  # damage is skipped
@@ -179,7 +179,7 @@ class Playback:
     def _say_gap(self, index: int) -> None:
         begin, end = self._past.times[index : index + 2]
         what = "recorded" if self._live is None else "read"
-        self.note = f"nothing was {what} from {_when(begin)} to {_when(end, begin)}"
+        self.note = f"nothing was {what} from {date_time(begin)} to {date_time(end, begin)}"
 
     def _lead_up_to(self, frame: Frame) -> None:
         """Set the history: from frames that are known, or from this frame alone at first."""
@@ -200,10 +200,3 @@ class Playback:
         is_short = frame.time - first < (frame.time - since) / 2
         if self._filling is None and is_short and since < first:
             self._filling = _Filling(self._past, since, self._reach)
-
-
-def _when(when: float, before: float | None = None) -> str:
-    """Return a time as text, without the date if `before` is on the same day."""
-    local = time.localtime(when)
-    same_day = before is not None and time.localtime(before)[:3] == local[:3]
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", local)

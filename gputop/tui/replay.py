@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
@@ -13,13 +12,14 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import date_time
 from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.sources.source import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
-from gputop.tui.machine_view import MachineView
+from gputop.tui.machine_view import MachineView, PastInstant
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
@@ -40,13 +40,13 @@ class ReplayView(MachineView):
     moment: Moment = "replay"
 
     @property
-    def instant(self) -> str:
+    def words(self) -> str:
         """The words `REPLAY` and the time that is shown, with the speed if it runs."""
         playback = self._playback
         if playback is None or playback.frame is None:
             return "REPLAY"
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(playback.time))
-        return f"REPLAY {clock}" + (f" {playback.speed}x" if playback.is_running else "")
+        speed = f" {playback.speed}x" if playback.is_running else ""
+        return f"REPLAY {date_time(playback.time)}{speed}"
 
     @property
     def shown(self) -> float | None:
@@ -90,7 +90,7 @@ class ReplayView(MachineView):
         return None if past is None else Playback(past)
 
     def _show_past(self, playback: Playback) -> None:
-        self._playback = playback
+        self.instant = PastInstant(None, playback)
         if playback.frame is not None:
             self.interval = playback.frame.interval or self.interval
             self._hold(playback, playback.frame)
@@ -158,7 +158,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     def _on_tick(self) -> None:
         if note := self.replay.tick(_TICK):
             self._say(note)
-        self.instant = self.replay.instant
+        self.instant = self.replay.words
         self._wait_or_work()
 
     def _move_in_time(self, move: Callable[[MachineView], str]) -> None:

@@ -14,18 +14,16 @@ from textual.widget import Widget
 
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
-from gputop.model.metrics.process import COLUMNS
+from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.filter import FilterError
 from gputop.settings import Session, keep_settings
-from gputop.tui.dialogs.list_dialog import SortDialog
+from gputop.tui.dialogs.list_dialog import ColumnsDialog, SortDialog
+from gputop.tui.messages import Note
 from gputop.tui.panes.filter_line import FilterLine
 from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.terminal.key_queue import Alarm, KeysInTurn, keyed
-
-NOTE_SECONDS = 6.0
-"""Seconds for which a passing note is shown."""
+from gputop.tui.terminal.key_queue import keyed
 
 
 class TableScreen(Screen[None]):
@@ -40,7 +38,6 @@ class TableScreen(Screen[None]):
     def __init__(self, settings: Session) -> None:
         super().__init__()
         self.settings = settings
-        self._note_timer: Alarm | None = None
 
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter, id="filter-line")
@@ -89,14 +86,6 @@ class TableScreen(Screen[None]):
         """Show a note until the next one; empty words remove it."""
         raise NotImplementedError
 
-    def say_for_a_while(self, words: str) -> None:
-        """Show a note for some seconds, however soon it follows another."""
-        if self._note_timer is not None:
-            self._note_timer.stop()
-        self.say(words)
-        assert isinstance(self.app, KeysInTurn)
-        self._note_timer = self.app.after(NOTE_SECONDS, lambda: self.say(""))
-
     def save(self, chosen: Mapping[str, Any]) -> None:
         """Save choices in the user's settings, if these are to be kept; say why that fails."""
         if self.settings.path is None:
@@ -104,7 +93,7 @@ class TableScreen(Screen[None]):
         try:
             keep_settings(self.settings.path, chosen)
         except (OSError, ValueError) as error:
-            self.say_for_a_while(printable(f"not saved: {reason_of(error)}", 160))
+            self.post_message(Note(printable(f"not saved: {reason_of(error)}", 160)))
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
@@ -170,6 +159,27 @@ class ProcessTableScreen(TableScreen):
 
     def action_shift(self, direction: int) -> None:
         self.processes.shift(direction)
+
+    def action_shift_to(self, end: int) -> None:
+        self.processes.shift_to(end)
+
+    def action_tree(self) -> None:
+        self.processes.toggle_tree()
+
+    def action_tag(self) -> None:
+        self.processes.tag()
+
+    def action_finished(self) -> None:
+        self.processes.toggle_ended()
+
+    def action_columns(self) -> None:
+        shown = self.processes.chosen_columns or tuple(PROCESS)
+        self.app.push_screen(ColumnsDialog(shown), self._show_columns)
+
+    def _show_columns(self, columns: tuple[str, ...] | None) -> None:
+        if columns is not None:
+            self.processes.show_columns(columns)
+            self.save({"processes.columns": columns})
 
     def on_process_table_heading_clicked(self, message: ProcessTable.HeadingClicked) -> None:
         self.sort(message.column)

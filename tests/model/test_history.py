@@ -147,9 +147,9 @@ def test_a_process_has_a_short_past_of_its_own() -> None:
         history.append(at(n, gpu(stale_for=stale), processes=[card]))
     its = history.of_process(process(7))
     assert len(its.memory) == RECENT
-    assert its.memory[-6:] == [RECENT - 1.0, None, RECENT + 1.0, RECENT + 2.0, RECENT + 3.0,
+    assert its.memory[-6:] == [RECENT - 1.0, EMPTY, RECENT + 1.0, RECENT + 2.0, RECENT + 3.0,
                                RECENT + 4.0]  # fmt: skip
-    assert its.sm[-4:] == [None, 0.5, None, 0.5]
+    assert its.sm[-4:] == [EMPTY, 0.5, EMPTY, 0.5]
     assert history.of_process(process(8)).memory == []
 
 

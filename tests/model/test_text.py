@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 import unicodedata
 
 import pytest
 
 from gputop.model.machine.text import (
     MISSING,
+    clock,
+    clock_time,
+    counted,
+    date_time,
     duration,
     percent,
     printable,
@@ -224,3 +229,26 @@ def test_printable_says_that_it_cropped() -> None:
     assert printable("x" * 10, 10) == "x" * 10
     assert printable("x" * 11, 10) == "x" * 9 + "…"
     assert len(printable("\u00a0" * 10_000_000)) == 4096
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "words"),
+    [
+        (1, "GPU", "1 GPU"),
+        (0, "GPU", "0 GPUs"),
+        (1, "process", "1 process"),
+        (208, "process", "208 processes"),
+        (2, "uncorrected memory error", "2 uncorrected memory errors"),
+    ],
+)
+def test_a_noun_follows_its_number(number: int, noun: str, words: str) -> None:
+    assert counted(number, noun) == words
+
+
+def test_a_time_of_the_same_day_needs_no_date() -> None:
+    noon = time.mktime((2026, 11, 21, 12, 0, 5, 0, 0, -1))
+    assert date_time(noon) == "2026-11-21 12:00:05"
+    assert date_time(noon, noon + 3600) == clock(noon) == "12:00:05"
+    assert date_time(noon, noon + 86400) == "2026-11-21 12:00:05"
+    assert clock_time(noon, noon + 3600) == "12:00"
+    assert clock_time(noon, noon - 86400) == "2026-11-21 12:00"

@@ -1,9 +1,13 @@
 """Bars, graphs and the choice of signs."""
 
+from collections.abc import Sequence
+from math import inf
+
 import pytest
 
-from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet, choose, spark
+from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet, choose
 from gputop.tui.panes.gpu_cells import bar
+from gputop.tui.panes.plot import sparkline
 
 SETS = [UNICODE, ASCII]
 
@@ -48,18 +52,26 @@ def test_a_bar_is_as_wide_as_asked(glyphs: GlyphSet, width: int) -> None:
         assert drawn.startswith(glyphs.fill(step / 100, width))
 
 
-def test_spark_shows_the_newest_at_the_right() -> None:
-    assert spark([0, 0.25, 0.5, 0.75, 1], 5) == "▁▃▅▆█"
-    assert spark([0, 0.25, 0.5, 0.75, 1], 2) == "▆█"
-    assert spark([1], 4) == "   █"
-    assert spark([], 3) == "   "
-    assert spark([1], 0) == ""
-    assert spark([2, -1], 2, ASCII) == "#_"
+def drawn_sparkline(values: Sequence[float], glyphs: GlyphSet, top: float = 1.0) -> str:
+    pieces = sparkline(values, top, lambda share: "load" if share > 0 else "track", glyphs)
+    return "".join(text for text, _ in pieces)
+
+
+def test_a_sparkline_has_a_cell_for_each_value() -> None:
+    assert drawn_sparkline([0, 0.25, 0.5, 0.75, 1], UNICODE) == "▁▃▅▆█"
+    assert drawn_sparkline([0, 20, 40], UNICODE, top=40) == "▁▅█"
+    assert drawn_sparkline([], UNICODE) == ""
+    assert drawn_sparkline([2, -1, -inf, 1], ASCII) == "#_ #"
+
+
+def test_a_sparkline_has_a_piece_for_each_role() -> None:
+    pieces = sparkline([0, 1, 1, 0], 1.0, lambda share: "load" if share else "track", UNICODE)
+    assert pieces == [("▁", "track"), ("██", "load"), ("▁", "track")]
 
 
 @pytest.mark.parametrize("glyphs", SETS, ids=lambda glyphs: glyphs.name)
 def test_no_sample_is_not_zero(glyphs: GlyphSet) -> None:
-    assert spark([None], 1, glyphs) != spark([0], 1, glyphs)
+    assert drawn_sparkline([-inf], glyphs) != drawn_sparkline([0], glyphs)
     assert drawn_bar(None, 3, glyphs) != drawn_bar(0, 3, glyphs)
     marks = {glyphs.not_available, glyphs.pending, glyphs.stale, "0"}
     assert len(marks) == 4

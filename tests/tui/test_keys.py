@@ -23,6 +23,7 @@ from gputop.settings import Session
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.main import MainScreen
+from gputop.tui.messages import Note
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.gpu_columns import GpuColumns
@@ -210,17 +211,34 @@ async def test_a_pid_can_be_pasted() -> None:
         assert screen.selected == 15234
 
 
-async def test_a_second_note_stays_as_long_as_the_first() -> None:
+@pytest.mark.parametrize("page", ["", "h"])
+@pytest.mark.parametrize("second", ["the first", "the second"])
+async def test_a_second_note_stays_as_long_as_the_first(page: str, second: str) -> None:
     async with shown(FRAME) as screen:
-        for seconds, note in ((3, "the first"), (4, "the second")):
-            screen.main.say_for_a_while(note)
+        await screen.press(*page)
+        for seconds, note in ((3, "the first"), (4, second)):
+            screen.app.post_message(Note(note))
+            await screen.drawn()
             screen.app.after(seconds, lambda: None)
             screen.hand.wait()
         await screen.drawn()
-        assert "─ the second ─" in screen.text
+        assert f" {second} " in screen.text
         screen.hand.wait()
         await screen.drawn()
-        assert "the second" not in screen.text
+        assert second not in screen.text
+
+
+async def test_there_is_one_note_at_a_time() -> None:
+    async with shown(FRAME) as screen:
+        await screen.press("m", "1", "escape", "y")
+        assert "copied" in screen.text
+        screen.app.post_message(Note("another"))
+        await screen.drawn()
+        assert "─ another ─" in screen.text
+        assert "copied" not in screen.text
+        await screen.press("y")
+        assert "copied" in screen.text
+        assert "another" not in screen.text
 
 
 # --- leaving -----------------------------------------------------------------------------------

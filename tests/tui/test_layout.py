@@ -9,6 +9,7 @@ from msgspec import structs
 
 from gputop.model.machine.frame import Frame, Host
 from gputop.settings import Session
+from gputop.tui.messages import Note
 from gputop.tui.panes.history import HistoryPane
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
@@ -186,7 +187,7 @@ async def test_without_processes_the_gpus_have_the_keys() -> None:
         assert "no process is selected" in screen.text
         await screen.press("escape", "m", "escape", "slash", "enter", "j")
         assert screen.gpus.current is not None
-        screen.main.say_for_a_while("a note")
+        screen.app.post_message(Note("a note"))
         await screen.drawn()
         assert "  a note  node" in screen.lines[0]
         await screen.press("f")

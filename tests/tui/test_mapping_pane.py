@@ -427,6 +427,6 @@ async def test_a_copy_is_told(size: tuple[int, int]) -> None:
         await screen.press("m", "1", "comma", "2", "escape", "y")
         assert screen.app.clipboard == "export CUDA_VISIBLE_DEVICES=1,2"
         assert "copied (OSC 52): export CUDA_VISIBLE_DEVICES=1,2" in screen.text
-        screen.main.mapping._clear()
-        await screen.press()
+        screen.hand.wait()
+        await screen.drawn()
         assert "copied" not in screen.text

@@ -67,7 +67,7 @@ async def test_the_ends_and_what_is_missing_are_said(tmp_path: Path) -> None:
         assert (gap in screen.lines[-1], clock(180) in screen.lines[0]) == (True, True)
         await screen.press(",")
         assert (gap in screen.lines[-1], clock(59) in screen.lines[0]) == (True, True)
-        screen.app._drop_note(gap)
+        screen.hand.wait()
         await screen.press("9")
         seconds(screen, 0.05)
         await screen.drawn()

@@ -347,7 +347,7 @@ async def test_the_selected_process_is_never_another_one() -> None:
                 await screen.press(chance.choice(keys))
             after = None if table.current is None else table.current.key
             assert after in (None, before) or before is None
-            assert after is None or table._rows[table._index].key == after
+            assert after is None or table._rows[table.cursor.index].key == after
             if after is None:
                 await screen.press(chance.choice(["j", "end", "pagedown"]))
             check(screen)

@@ -16,7 +16,7 @@ from gputop.model.health.free import AT_WORK
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.text import is_blank, printable
+from gputop.model.machine.text import is_blank, plural, printable
 
 _PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
 _time = duration("a time, as 90, 10m or 2h")
@@ -87,7 +87,7 @@ def visible_variables(frame: Frame, gpus: Sequence[Gpu], by_uuid: bool) -> dict[
 
 def indices_of(gpus: Sequence[Gpu]) -> str:
     """Return `GPU 2`, or `GPUs 2, 6`."""
-    return f"GPU{'s' * (len(gpus) > 1)} {', '.join(str(gpu.index) for gpu in gpus)}"
+    return f"{plural(len(gpus), 'GPU')} {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
 def plain_value(value: str) -> str:

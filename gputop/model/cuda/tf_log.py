@@ -19,7 +19,7 @@ import msgspec
 
 from gputop.model.cuda.enumeration import CudaDevice, normalize_bus_id
 from gputop.model.machine.finding import Finding
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import counted, plural, printable
 
 _NAME = (
     r"((?:/job:[\w-]+/replica:\d{1,9}/task:\d{1,9})?)"
@@ -219,11 +219,11 @@ def _no_gpu(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[str]:
 def _but_for_xla(log: TfLog) -> str:
     names = ", ".join(map(printable, log.xla_gpus[:8]))
     count = sum(n for name, n in log.operations.items() if "/device:XLA_GPU" in name)
-    ran = f" ({count} operation{'s' * (count > 1)} of this log)" if count else ""
-    plural = "s" * (len(log.xla_gpus) != 1)
+    ran = f" ({counted(count, 'operation')} of this log)" if count else ""
+    card, name = (plural(len(log.xla_gpus), noun) for noun in ("card", "name"))
     return (
         "operations run on the CPU, but for those that are compiled by XLA or placed on"
-        f" {names}{ran}, the same card{plural} under XLA's name{plural}."
+        f" {names}{ran}, the same {card} under XLA's {name}."
     )
 
 

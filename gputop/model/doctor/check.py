@@ -11,7 +11,7 @@ from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import CONTAINER, limits
-from gputop.model.machine.text import duration, short_name
+from gputop.model.machine.text import counted, duration, short_name
 from gputop.model.metrics.gpu import SECTIONS
 
 _UNSAID = {"memory_unaccounted", "idle_for", "activity.verdict", "throttle.shares", "mig"}
@@ -28,11 +28,10 @@ def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Fin
     if frame.problem is not None:
         yield Finding("error", "driver", frame.problem.text, frame.problem.advice)
         return
-    count = len(frame.gpus)
     facts = [
         frame.driver_version or "version not known",
         frame.cuda_version and f"runs CUDA up to {frame.cuda_version}",
-        f"{count} GPU{'s' * (count != 1)}",
+        counted(len(frame.gpus), "GPU"),
     ]
     yield Finding("ok", "driver", ", ".join(filter(None, facts)))
     for gpu in frame.gpus:

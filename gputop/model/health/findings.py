@@ -27,7 +27,7 @@ from gputop.model.machine.finding import Finding, Level, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.sections import LOADED
-from gputop.model.machine.text import duration, percent, ranges
+from gputop.model.machine.text import counted, duration, percent, ranges
 
 _HUNG = "HUNG"
 SAID_BY_ROW = frozenset({_HUNG, unaccounted.UNACCOUNTED})
@@ -200,11 +200,10 @@ def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 
 def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.ecc_uncorrected:
-        plural = "s" * (gpu.ecc_uncorrected != 1)
         yield Finding(
             "error",
             "ECC",
-            f"{gpu.ecc_uncorrected} uncorrected memory error{plural} since the driver loaded",
+            f"{counted(gpu.ecc_uncorrected, 'uncorrected memory error')} since the driver loaded",
             f"results since then may be wrong; {_reset(gpu)}; {REPLACE}",
         )
     for section, field, finding in _MEMORY:

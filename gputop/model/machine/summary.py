@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import is_unified
-from gputop.model.machine.text import duration, printable
+from gputop.model.machine.text import counted, duration, printable
 
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
@@ -50,8 +50,8 @@ def count_of_users(frame: Frame) -> str:
     not those outside of a container."""
     count = len(users(frame))
     if all(gpu.listed == "all" for gpu in frame.gpus):
-        return f"{count} user{'s' * (count != 1)}"
-    return f"{count} user{'s' * (count != 1)} seen" if count else "users unknown"
+        return counted(count, "user")
+    return f"{counted(count, 'user')} seen" if count else "users unknown"
 
 
 def strangers(frame: Frame, gpu: Gpu) -> int:

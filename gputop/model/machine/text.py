@@ -97,10 +97,32 @@ def duration(seconds: float | None) -> str:
     return f"{minutes}m{second:02d}s" if minutes else f"{second}s"
 
 
+def plural(number: int, noun: str) -> str:
+    """Return a noun as it follows a number: `GPU` or `GPUs`, `process` or `processes`."""
+    return noun if number == 1 else noun + ("es" if noun.endswith("s") else "s")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun: `1 GPU`, `208 processes`."""
+    return f"{number} {plural(number, noun)}"
+
+
+def date_time(seconds: float, day: float | None = None) -> str:
+    """Return a time as `2026-11-21 18:40:05`, or as `18:40:05` if `day` is a time of the same day;
+    both in seconds since the epoch."""
+    local = time.localtime(seconds)
+    is_same_day = day is not None and time.localtime(day)[:3] == local[:3]
+    return time.strftime("%H:%M:%S" if is_same_day else "%Y-%m-%d %H:%M:%S", local)
+
+
+def clock(seconds: float) -> str:
+    """Return the time of day as `18:40:05`; `seconds` since the epoch."""
+    return date_time(seconds, seconds)
+
+
 def clock_time(time_: float, now: float) -> str:
     """Return a time of today as 18:40, others as 2026-11-21 18:40; both in epoch seconds."""
-    local, today = time.localtime(time_), time.localtime(now)
-    return time.strftime("%H:%M" if local[:3] == today[:3] else "%Y-%m-%d %H:%M", local)
+    return date_time(time_, now)[:-3]
 
 
 def coarse_duration(seconds: float) -> str:

@@ -49,6 +49,15 @@ def begin_of(last: float, span: float, cells: int) -> float:
     return (floor(last / cell) + 1 - cells) * cell
 
 
+def window(
+    times: Sequence[float], span: float, cells: int, across: int = 1
+) -> tuple[float, list[tuple[int, int]]]:
+    """Return when a graph of `span` seconds begins, and the slots that each of its dots shows:
+    `across` dots in a cell."""
+    begin, count = begin_of(times[-1], span, cells), cells * across
+    return begin, dots(times, begin, span / count, count)
+
+
 def dots(times: Sequence[float], begin: float, width: float, count: int) -> list[tuple[int, int]]:
     """Return the slots that each of `count` dots of `width` seconds shows: from, to.
 

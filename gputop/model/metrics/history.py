@@ -109,14 +109,14 @@ class ProcessHistory(Ring):
         super().__init__(begin, width=2)
 
     @property
-    def memory(self) -> list[float | None]:
-        """Bytes."""
-        return _with_gaps(self.last(RECENT))
+    def memory(self) -> list[float]:
+        """Bytes; minus infinity where not known."""
+        return self.last(RECENT).tolist()
 
     @property
-    def sm(self) -> list[float | None]:
-        """Ratios."""
-        return _with_gaps(self.last(RECENT, column=1))
+    def sm(self) -> list[float]:
+        """Ratios; minus infinity where not known."""
+        return self.last(RECENT, column=1).tolist()
 
 
 class History:
@@ -235,7 +235,3 @@ class History:
         self._times.put(self._end, time)
         self._begun = time
         self._end += 1
-
-
-def _with_gaps(values: Sequence[float]) -> list[float | None]:
-    return [None if value == _NOTHING else value for value in values]

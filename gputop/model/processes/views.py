@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu
-from gputop.model.machine.text import MISSING, short_command
+from gputop.model.machine.text import MISSING, counted, short_command
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes.process_rows import by_value
 
@@ -138,8 +138,7 @@ def _by_user(rows: Iterable[ProcessRow]) -> Iterable[ViewRow]:
     for row in rows:
         of.setdefault(row.process.user, []).append(row)
     for user, members in of.items():
-        processes = len(_distinct(members))
-        command = f"{_where(members)}{processes} process{'es' * (processes != 1)}"
+        command = _where(members) + counted(len(_distinct(members)), "process")
         total = _total(members, 0, command)
         yield ViewRow(total, ("user", user), tuple(members), kind="group")
 
@@ -151,7 +150,7 @@ def _where(members: Iterable[ProcessRow]) -> str:
     if not gpus or hosts == {None}:
         return f"GPU {','.join(str(index) for _, index in sorted(gpus))}: " if gpus else ""
     where = next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts"
-    return f"{len(gpus)} GPU{'s' * (len(gpus) != 1)} on {where}: "
+    return f"{counted(len(gpus), 'GPU')} on {where}: "
 
 
 class _Forest:

@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import duration, short_command
+from gputop.model.machine.text import counted, duration, short_command
 from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.key_guard import KeyGuard
@@ -229,7 +229,7 @@ class SignalScreen(ModalScreen[None], Hasty):
             return
         state, page = self._state, self.query_one(SignalProcesses)
         count = len(state.processes)
-        title = f"{state.name} to {count} process{'es' * (count != 1)}" if count else "Signal"
+        title = f"{state.name} to {counted(count, 'process')}" if count else "Signal"
         if state.host is not None:
             title += f" on {page.glyphs.text(state.host)}"
         self.query_one("#signal").border_title = Content(title)

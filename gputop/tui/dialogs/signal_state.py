@@ -21,6 +21,7 @@ from gputop.model.machine.signals import (
     signal_name,
     signal_number,
 )
+from gputop.model.machine.text import counted
 from gputop.model.processes.target import SignalTarget, signal_targets
 from gputop.model.processes.views import ViewRow
 from gputop.protocol.messages import Reply, Signal
@@ -258,7 +259,8 @@ class SignalDialogState:
             return "checking whether they may be signalled", "quiet"
         if not self.ready:
             return f"none of these can be sent {name}", "notice"
-        more = f"with {_count(len(self._started))} that they started; " if self.with_started else ""
+        started = counted(len(self._started), "process")
+        more = f"with {started} that they started; " if self.with_started else ""
         if self.wants_word:
             return f"{more}to confirm, type {WORD}: then Enter sends {name}", "notice"
         way = f"Enter sends {name}" if aimed else "Tab goes to Send"
@@ -277,19 +279,20 @@ class SignalDialogState:
         latest = [verdict for process in self.processes if (verdict := self._latest(process))]
         ending = sum(verdict.ended and verdict.outcome == "waiting" for verdict in latest)
         if self.waiting > ending:
-            waiting = _count(self.waiting - ending)
+            waiting = counted(self.waiting - ending, "process")
             return f"{self.name} was sent; {waiting} may take {left:.0f} s to end", "text"
         if ending:
             return "waiting for GPU memory to come back", "text"
         if self.living:
             are = "is" if len(self.living) == 1 else "are"
-            count = _count(len(self.living))
+            count = counted(len(self.living), "process")
             return f"{count} {are} still running: SIGKILL leaves no time to save", "alarm"
         if all(verdict.outcome in _NOT_SENT for verdict in latest):
             return "nothing was sent", "notice"
         left_over = sum(map(_should_have_ended, latest))
         if left_over:
-            return f"{_count(left_over)} {'has' if left_over == 1 else 'have'} not ended", "alarm"
+            have = "has" if left_over == 1 else "have"
+            return f"{counted(left_over, 'process')} {have} not ended", "alarm"
         return "Done", "text"
 
     def _past(self, process: SignalTarget) -> Iterator[Saying]:
@@ -369,10 +372,6 @@ def _below(parents: Mapping[int, int | None]) -> dict[int, int]:
             visited.add(above)
             above = parents[above]
     return below
-
-
-def _count(number: int) -> str:
-    return f"{number} process{'es' * (number != 1)}"
 
 
 def _too_many(number: int) -> str:

@@ -229,12 +229,9 @@ def _graph(
 ) -> Iterator[StyledLine]:
     glyphs, metric = page.glyphs, GPU[id_]
     room = max(4, width - _SCALE - 4)
-    across, times = dots_across(glyphs), history.times
-    count = room * across
-    begin = graph.begin_of(times[-1], span, room)
-    slots = graph.dots(times, begin, span / count, count)
+    _, slots = graph.window(history.times, span, room, dots_across(glyphs))
     values = history.values(gpu.key, id_)
-    curve = graph.line(values, slots, len(times))
+    curve = graph.line(values, slots, len(history.times))
     highest, now = peak(curve), peak(values[-1:])
     top = graph.ceiling([gpu], id_, highest or 0.0)
 

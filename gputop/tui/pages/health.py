@@ -12,7 +12,7 @@ from gputop.model.health.findings import findings, heard, in_alarm
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.text import duration, short_name
+from gputop.model.machine.text import counted, duration, short_name
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
@@ -42,8 +42,7 @@ class HealthScreen(PageScreen[None]):
 
 
 def _summary(page: Page, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
-    alarms, count = len(in_alarm(frame)), len(frame.gpus)
-    gpus = f"{count} GPU{'s' * (count != 1)}"
+    alarms, gpus = len(in_alarm(frame)), counted(len(frame.gpus), "GPU")
     silent = sum(gpu.is_overdue for gpu in frame.gpus)
     if alarms:
         words = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention."

@@ -61,8 +61,9 @@ class _Leaf(Page):
 
     def on_click(self, event: Click) -> None:
         event.stop()
-        if self._top + event.y < len(self._rows):
-            self._follow("".join(text for text, _ in self._rows[self._top + event.y]))
+        index = self.cursor.top + event.y
+        if index < len(self._rows):
+            self._follow("".join(text for text, _ in self._rows[index]))
 
 
 class HelpScreen(PageScreen[None]):

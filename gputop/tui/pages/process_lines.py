@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,13 +13,22 @@ from gputop.model.machine.environment import State
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.process_id import ProcessId
-from gputop.model.machine.text import GIB, MISSING, duration, printable, size
+from gputop.model.machine.text import (
+    GIB,
+    MISSING,
+    clock,
+    date_time,
+    duration,
+    plural,
+    printable,
+    size,
+)
 from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
 from gputop.sources.source import Moment
-from gputop.tui import glyphs
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import LABEL, Page, title
+from gputop.tui.panes.plot import peak, sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
 _STATES = {
@@ -124,12 +132,11 @@ def _facts(row: ProcessRow) -> Iterator[str]:
     yield _STATES.get(process.state or "", f"state {PROCESS['state'].text(row)}")
     yield f"CPU {PROCESS['cpu'].text(row)} %"
     yield f"RSS {PROCESS['rss'].text(row)}"
-    yield f"{MORE['threads'].text(row)} thread{'s' * (process.threads != 1)}"
+    yield f"{MORE['threads'].text(row)} {plural(process.threads or 0, 'thread')}"
     yield f"reads {MORE['io_read'].text(row)} B/s"
     yield f"writes {MORE['io_write'].text(row)} B/s"
     if process.start_time is not None:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.start_time))
-        yield f"started {since}, {PROCESS['age'].text(row)} ago"
+        yield f"started {date_time(process.start_time)}, {PROCESS['age'].text(row)} ago"
 
 
 def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
@@ -193,8 +200,7 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
     yield used
     idle, now = process.idle_for, subject.frame.time if subject.frame else None
     if idle is not None and idle >= _IDLE and now is not None:
-        since = time.strftime("%H:%M:%S", time.localtime(now - idle))
-        yield f"no work seen in its samples for {duration(idle)}, since {since}"
+        yield f"no work seen in its samples for {duration(idle)}, since {clock(now - idle)}"
     held = max(row.process.gpu_memory or 0 for row in subject.rows)
     if process.gpu_memory is not None and process.gpu_memory < _CONTEXT <= held:
         yield "a context only: ranks open one on cuda:0 too"
@@ -202,16 +208,17 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
 
 def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
     """Draw memory as a part of its peak, and the share of the SMs, with one sample per cell."""
-    peak = max((value for value in past.memory if value is not None), default=0.0)
-    end = f"  peak {size(int(peak))}   SM "
+    highest = max(0.0, peak(past.memory) or 0.0)
+    end = f"  peak {size(int(highest))}   SM "
     room = (page.size.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
     width = min(max(4, room), _MOST_SAMPLES, len(past.memory))
-    memory = [value if value is None else value / (peak or 1.0) for value in past.memory]
+    memory = sparkline(past.memory[-width:], highest or 1.0, lambda _: "memory", page.glyphs)
+    sm = sparkline(past.sm[-width:], 1.0, lambda _: "load", page.glyphs)
     return [
         (" " * (2 + LABEL) + "memory ", "quiet"),
-        (glyphs.spark(memory, width, page.glyphs), "memory"),
+        *memory,
         (end, "quiet"),
-        (glyphs.spark(past.sm, width, page.glyphs), "load"),
+        *sm,
     ]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import zip_longest
 from math import inf
 
 from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
-from gputop.model.machine.text import MISSING, duration, percent, short_name, size
+from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, cut, sized
-from gputop.tui.panes.gpu_cells import bar, levels, load_role, metered, value
+from gputop.tui.panes.gpu_cells import bar, level_role, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread
 from gputop.tui.panes.machine_table import MachineTable
+from gputop.tui.panes.plot import sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
 _SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
@@ -156,14 +158,14 @@ class ClusterSums(Lines):
 
     def _quantiles(self, cluster: Cluster, width: int) -> Iterable[list[Piece]]:
         cells = max(1, min(_MINUTES, width - _LABEL - _VALUE - 4))
+        role_of = partial(level_role, thresholds=self._thresholds)
         for number, label in enumerate(_SHARES):
             now = None if cluster.quantiles is None else cluster.quantiles[number]
             text = self.glyphs.not_available if now is None else f"{percent(now)}%"
             role = "quiet" if now is None else load_role(now, self._thresholds)
             value = sized([(text, role)], _VALUE, "", left=False)
-            curve = levels(
-                self._curve(number, cells, cluster.time), 1.0, self._thresholds, self.glyphs
-            )
+            past = self._curve(number, cells, cluster.time)
+            curve = sparkline(past, 1.0, role_of, self.glyphs)
             yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]
 
     def _curve(self, number: int, cells: int, end: float) -> list[float]:
@@ -181,7 +183,7 @@ def _free_role(free: int | None) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {plural(number, noun)}"
 
 
 class NodeTable(MachineTable[ClusterNode]):

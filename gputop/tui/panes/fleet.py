@@ -8,7 +8,7 @@ from itertools import groupby
 from gputop.model.fleet.fleet import FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LampKind
-from gputop.model.machine.text import GIB, MISSING, duration, percent
+from gputop.model.machine.text import GIB, MISSING, counted, duration, percent
 from gputop.model.processes.views import ViewRow
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
@@ -61,17 +61,17 @@ class FleetHeading(HeadingLine):
         """Return the known facts, the most important first."""
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         hosts, seen = totals.hosts, totals.seen
-        yield [(f"{_count(hosts, 'host')}" + (f", {seen} seen" if seen < hosts else ""), "text")]
+        yield [(counted(hosts, "host") + (f", {seen} seen" if seen < hosts else ""), "text")]
         if totals.alarms:
-            yield [between, (f"{_count(totals.alarms, 'alarm')}", "alarm")]
+            yield [between, (counted(totals.alarms, "alarm"), "alarm")]
         if not seen:
             return
-        gpus, role = _count(totals.gpus, "GPU"), "good" if totals.free else "text"
+        gpus, role = counted(totals.gpus, "GPU"), "good" if totals.free else "text"
         if totals.free is None:
             yield [between, (gpus, "text")]
         else:
             yield [between, (f"{gpus}, ", "text"), (f"{totals.free} free", role)]
-        users = "users unknown" if totals.users is None else _count(totals.users, "user")
+        users = "users unknown" if totals.users is None else counted(totals.users, "user")
         yield [between, (users, "text")]
 
 
@@ -94,17 +94,13 @@ class FreeLine(Lines):
         room = self.size.width - width_of(pieces)
         for number, (host, indices) in enumerate(self._free):
             left = len(self._free) - number - 1
-            more = f"+{_count(left, 'host')}" if left else ""
+            more = f"+{counted(left, 'host')}" if left else ""
             piece = f"{self.glyphs.text(host)}:{indices}  "
             if width_of([(piece, "")]) + len(more) > room:
-                return [*pieces, (f"+{_count(left + 1, 'host')}", "quiet")]
+                return [*pieces, (f"+{counted(left + 1, 'host')}", "quiet")]
             pieces.append((piece, "good"))
             room -= width_of(pieces[-1:])
         return pieces
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:

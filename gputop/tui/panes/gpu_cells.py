@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import groupby
-from math import inf
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from gputop.model.health.activity import BY_UTILIZATION
@@ -121,19 +119,6 @@ def doing(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
     return (word, "notice" if verdict in _TO_MEND else "quiet" if word == "idle" else "text")
 
 
-def levels(
-    values: Sequence[float], top: float, thresholds: Thresholds, glyphs: GlyphSet
-) -> Iterable[Piece]:
-    """Return values from 0 to `top` as heights, a cell each, in the colours of loads; minus
-    infinity is a gap, and 0 a line."""
-    signs, most = glyphs.levels, len(glyphs.levels) - 1
-    cells = []
-    for number in values:
-        if number == -inf:
-            cells.append((glyphs.no_sample, "text"))
-        else:
-            share = number / top
-            role = "track" if number <= 0 else load_role(share, thresholds)
-            cells.append((signs[round(min(max(share, 0.0), 1.0) * most)], role))
-    for role, run in groupby(cells, lambda cell: cell[1]):
-        yield "".join(sign for sign, _ in run), role
+def level_role(share: float, thresholds: Thresholds) -> str:
+    """Return the role of a load (0 to 1) in a sparkline, where no load is a line."""
+    return load_role(share, thresholds) if share > 0 else "track"

@@ -26,7 +26,7 @@ from gputop.tui.panes.columns import Column, Fitted, fit, row, sized
 from gputop.tui.panes.gpu_cells import GpuLine, load, load_role, metered, ratio, used_share, value
 from gputop.tui.panes.gpu_who import Occupants, silence
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.plot import peak
+from gputop.tui.panes.plot import peak, sparkline
 
 _Draw = Callable[[GpuLine, int], Sequence[Piece]]
 
@@ -303,8 +303,8 @@ class GpuColumns:
         """Return the slots of the history in each cell (from, to), the same for all GPUs."""
         if not self._times:
             return ()
-        self._begin = graph.begin_of(self._times[-1], self._span, cells)
-        return graph.dots(self._times, self._begin, self._span / cells, cells)
+        self._begin, slots = graph.window(self._times, self._span, cells)
+        return slots
 
     def _past(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         """Return the short history. Its cells but the last are finished, and are drawn anew only
@@ -320,11 +320,13 @@ class GpuColumns:
         newest = graph.line(values, self._slots[-1:], total)
         top = graph.ceiling([gpu], id_, peak([*settled.numbers, *newest]) or 0.0) or 1.0
         if top != settled.top:
-            pieces = gpu_cells.levels(settled.numbers, top, self._thresholds, self._glyphs)
-            settled = settled._replace(top=top, pieces=list(pieces))
+            settled = settled._replace(top=top, pieces=self._curve(settled.numbers, top))
         self._settled[gpu.key] = settled
-        last = gpu_cells.levels(newest, top, self._thresholds, self._glyphs)
-        return [*settled.pieces, *last]
+        return [*settled.pieces, *self._curve(newest, top)]
+
+    def _curve(self, values: Sequence[float], top: float) -> Sequence[Piece]:
+        role = partial(gpu_cells.level_role, thresholds=self._thresholds)
+        return sparkline(values, top, role, self._glyphs)
 
 
 class _Settled(NamedTuple):

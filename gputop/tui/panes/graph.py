@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -10,6 +9,7 @@ from itertools import groupby
 from textual.events import Click
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import clock
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
@@ -191,11 +191,9 @@ class Graph(Lines):
 
     def _traces(self) -> list[_CurveTrace]:
         across = dots_across(self.glyphs)
-        count, span = self._width * across, self._span
-        self._begin = graph.begin_of(self._times[-1], span, self._width)
+        self._begin, slots = graph.window(self._times, self._span, self._width, across)
         if self._cursor is not None:
             self._cursor = max(self._cursor, self._begin)
-        slots = graph.dots(self._times, self._begin, span / count, count)
         column, total = self._column, len(self._times)
         traces = []
         for curve_ in self._curves:
@@ -225,7 +223,7 @@ class Graph(Lines):
     def _title(self) -> list[Piece]:
         span = f"{self._span / 60:.0f} min "
         if self._cursor is not None:
-            span = f"at {_clock(self._cursor)}  {span}"
+            span = f"at {clock(self._cursor)}  {span}"
         return spread(self.heading, [(span, "text")], self.size.width)
 
     def _plot(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
@@ -261,16 +259,16 @@ class Graph(Lines):
 
     def _axis(self) -> list[Piece]:
         width, margin = self._width, self._left
-        words = {max(0, width - 8): _clock(self._times[-1])}
+        words = {max(0, width - 8): clock(self._times[-1])}
         if width > 17:
-            words[0] = _clock(self._begin)
+            words[0] = clock(self._begin)
         if (column := self._column) is not None and self._cursor is not None:
             at = max(0, min(column - 4, width - 8))
             words = {x: text for x, text in words.items() if abs(x - at) > 9}
-            words[at] = _clock(self._cursor)
+            words[at] = clock(self._cursor)
         pieces: list[Piece] = [(" " * margin, "text")]
         for x, text in sorted(words.items()):
-            role = "text" if self._cursor is not None and text == _clock(self._cursor) else "quiet"
+            role = "text" if self._cursor is not None and text == clock(self._cursor) else "quiet"
             pieces.append((" " * (x + margin - width_of(pieces)), "text"))
             pieces.append((text, role))
         return pieces
@@ -335,7 +333,3 @@ def _named(curves: Sequence[tuple[int, str]]) -> StyledLine:
         if rest:
             pieces += [("-" if len(rest) > 1 else ",", "quiet"), (str(rest[-1][0]), rest[-1][1])]
     return pieces
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 
 from textual.binding import Binding, BindingType
@@ -11,7 +10,7 @@ from gputop.model.health.findings import in_alarm
 from gputop.model.health.free import count_of_free
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, duration, percent
+from gputop.model.machine.text import GIB, MISSING, clock, counted, percent
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
@@ -109,9 +108,9 @@ class Heading(HeadingLine):
         """Return the time of the frame, unless the state shows it already, and the interval."""
         pieces: list[Piece] = []
         if frame is not None and self.size.width >= _NARROW:
-            clock = time.strftime(" %H:%M:%S", time.localtime(frame.time))
-            if clock not in getattr(self.app, "instant", ""):
-                pieces.append((clock, "text"))
+            time = f" {clock(frame.time)}"
+            if time not in getattr(self.app, "instant", ""):
+                pieces.append((time, "text"))
         return [*pieces, (f"  {self._interval:g}s ", "quiet")]
 
     def start(self) -> list[Piece]:
@@ -125,15 +124,15 @@ class Heading(HeadingLine):
     def _facts(self, frame: Frame) -> Iterable[list[Piece]]:
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
-            yield [between, (f"{alarms} alarm{'s' * (alarms != 1)} (H)", "alarm")]
+            yield [between, (f"{counted(alarms, 'alarm')} (H)", "alarm")]
         total, free = len(frame.gpus), count_of_free(frame)
-        role, plural = "good" if free else "text", "s" * (total != 1)
+        role = "good" if free else "text"
         if free is None:
-            yield [between, (f"{total} GPU{plural}", "text")]
+            yield [between, (counted(total, "GPU"), "text")]
         elif self.size.width < _NARROW:
             yield [between, (f"{free} of {total} free", role)]
         else:
-            yield [between, (f"{total} GPU{plural}, ", "text"), (f"{free} free", role)]
+            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (f"{free} free", role)]
         yield [between, (summary.count_of_users(frame), "text")]
         host = frame.host
         if host.cpu is not None:
@@ -157,17 +156,14 @@ def _gibibytes(count: int) -> str:
 
 def state(line: Lines) -> list[Piece]:
     """Return notes on what is shown, if paused or old, and on an agent that does not answer."""
-    age, silence = getattr(line.app, "age", None), getattr(line.app, "silence", 0)
-    paused = "PAUSED  " if not age else f"PAUSED, {duration(age)} old  "
-    pieces: list[Piece] = [] if age is None else [(paused, "notice")]
-    if instant := getattr(line.app, "instant", ""):
-        pieces = [(f"{instant}  ", "notice")]
+    instant, silence = getattr(line.app, "instant", ""), getattr(line.app, "silence", 0)
+    pieces: list[Piece] = [(f"{instant}  ", "notice")] if instant else []
     return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
 
 
 def watch_state(line: Lines) -> None:
     """Redraw a line whenever what `state` returns may have changed."""
-    for name in ("age", "silence", "instant"):
+    for name in ("silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
 

@@ -104,7 +104,7 @@ class HistoryPane(Lines):
         if drawn == self._drawn:
             return
         self._drawn, self._plots = drawn, []
-        slots = graph.dots(times, graph.begin_of(times[-1], span, cells), span / dots, dots)
+        _, slots = graph.window(times, span, cells, dots_across(self.glyphs))
         for shown, height in zip(self._graphs, heights, strict=True):
             plot = Canvas(cells, height, self.glyphs)
             values = graph.line(shown.values, slots, len(times))

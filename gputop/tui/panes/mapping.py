@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.timer import Timer
 
 from gputop.protocol.messages import Probe
+from gputop.tui.messages import Note
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
@@ -23,8 +23,6 @@ _LEAST_EDITOR = 24
 """The order is left out if the editor would have fewer cells than this."""
 _NARROW_EDITOR = 12
 """All but a short label is left out if the editor would have fewer cells than this."""
-_NOTE_SECONDS = 6.0
-"""How long a note is shown, in seconds."""
 
 
 class Label(Lines):
@@ -154,7 +152,6 @@ class MappingControl:
     ) -> None:
         self.state = state
         self._screen, self._request, self._show = screen, request, show
-        self._timer: Timer | None = None
 
     def next_order(self) -> None:
         self.state.next_order()
@@ -182,12 +179,8 @@ class MappingControl:
         self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
 
     def _say(self, note: str) -> None:
-        self.state.note = note
-        self._show()
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self._screen.set_timer(_NOTE_SECONDS, self._clear)
+        self._screen.post_message(Note(note, self._show_note))
 
-    def _clear(self) -> None:
-        self.state.note = ""
+    def _show_note(self, words: str) -> None:
+        self.state.note = words
         self._show()

@@ -9,6 +9,7 @@ from textual.screen import Screen
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame
 from gputop.sources.source import Moment
+from gputop.tui.messages import Note
 from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.processes import ProcessTable
@@ -17,9 +18,8 @@ from gputop.tui.panes.processes import ProcessTable
 class MarkControl:
     """Controls the marks of the machine that is shown. They outlive this screen."""
 
-    def __init__(self, screen: Screen[None], say: Callable[[str], None]) -> None:
-        """`say` shows a note for a while."""
-        self._screen, self._say = screen, say
+    def __init__(self, screen: Screen[None]) -> None:
+        self._screen = screen
         self._marks = Marks()
         self._ask: Callable[[], None] = lambda: None
 
@@ -38,10 +38,10 @@ class MarkControl:
         (self._gpus if self._gpus.is_active else table).show_cursor()
         line = self._gpus.current
         if moment != "now":
-            self._say("only live processes and GPUs can be marked")
+            self._screen.post_message(Note("only live processes and GPUs can be marked"))
         elif self._gpus.is_active:
             if line is not None and not self._marks.toggle_gpu(frame, line.gpu, line.device):
-                self._say(f"GPU {line.gpu.index} is free now")
+                self._screen.post_message(Note(f"GPU {line.gpu.index} is free now"))
             self._gpus.sync()
         else:
             self._marks.toggle_processes(frame, table.under_cursor)

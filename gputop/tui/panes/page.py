@@ -31,9 +31,9 @@ class Page(Table[StyledLine]):
     def show_lines(self, lines: Sequence[StyledLine]) -> None:
         """Show another text. It stays where it was scrolled to, even if the text above grows: the
         heading before the first line in sight keeps its place."""
-        above = [n for n, line in enumerate(self._rows[: self._top + 1]) if _is_heading(line)]
+        above = [n for n, line in enumerate(self._rows[: self.cursor.top + 1]) if _is_heading(line)]
         if above and self._rows[above[-1]] in lines:
-            self._top += lines.index(self._rows[above[-1]]) - above[-1]
+            self.cursor.top += lines.index(self._rows[above[-1]]) - above[-1]
         self.show(lines, list(range(len(lines))))
 
     def row_pieces(self, row: StyledLine, selected: bool) -> Iterable[Piece]:
@@ -42,7 +42,7 @@ class Page(Table[StyledLine]):
 
     def go_to(self, line: int) -> None:
         """Scroll a line to the top, as far as the text goes."""
-        self._go_to(line)
+        self._move(self.cursor.scroll, line)
         self.sync()
 
     def go_to_section(self, text: str) -> None:
@@ -52,7 +52,7 @@ class Page(Table[StyledLine]):
             self.go_to(self._rows.index(heading))
 
     def action_move(self, step: int) -> None:
-        self.go_to(self._top + step)
+        self.go_to(self.cursor.top + step)
 
     def action_page(self, step: int) -> None:
         self.action_move(step * max(1, self.room - 1))

@@ -1,8 +1,8 @@
-"""Curves as text: two by four dots in each braille cell, or one sign in each ASCII cell."""
+"""Curves as text: two by four dots in each braille cell, or one sign in each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf
 
@@ -114,6 +114,20 @@ class Canvas:
     def _put(self, line: int, x: int, sign: str, role: str) -> None:
         self._codes[line][x] = ord(sign)
         self._roles[line][x] = role
+
+
+def sparkline(
+    values: Sequence[float], top: float, role: Callable[[float], str], glyphs: GlyphSet
+) -> list[Piece]:
+    """Return values from 0 to `top` as heights in one line, a cell each; minus infinity is a gap.
+    `role` tells the role of a share of the top."""
+    signs, most = glyphs.levels, len(glyphs.levels) - 1
+
+    def sign(share: float) -> str:
+        return glyphs.no_sample if share == -inf else signs[round(min(max(share, 0.0), 1.0) * most)]
+
+    runs = groupby((value / top for value in values), role)
+    return [("".join(map(sign, run)), name) for name, run in runs]
 
 
 def peak(values: Sequence[float]) -> float | None:

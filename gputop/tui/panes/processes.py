@@ -11,6 +11,7 @@ from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, Process, ProcessKey
 from gputop.model.machine.limits import nobody
 from gputop.model.machine.signals import Verdict
+from gputop.model.machine.text import plural
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes import process_rows
 from gputop.model.processes.ended import EndedProcess, RecentlyEnded
@@ -319,7 +320,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         if last - first + 1 < shown and count == f"{shown}":
             count = f"{first}-{last} of {shown}"
         elif last - first + 1 < shown:
-            count = f"rows {first}-{last} of {shown}, {count} process{'es' * (self._total != 1)}"
+            count = f"rows {first}-{last} of {shown}, {count} {plural(self._total, 'process')}"
         left: list[Piece] = [(f"{line} ", "track")]
         for text, role in self._words():
             left += [(f"{text} ", role), (f"{line * 2} ", "track")]

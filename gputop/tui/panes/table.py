@@ -10,8 +10,10 @@ from textual.events import Click, MouseScrollDown, MouseScrollUp
 
 from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
 from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.table_cursor import TableCursor
 
 R = TypeVar("R")
+V = TypeVar("V")
 _NOTCH = 3
 """Rows by which a notch of the wheel scrolls."""
 
@@ -42,15 +44,9 @@ class Table(Lines, Generic[R], can_focus=True):
         self.on_moved: Callable[[], None] = lambda: None
         """Called when a key or a click has moved the cursor to another row, or removed it."""
         self._rows: Sequence[R] = ()
-        self._keys: list[Hashable] = []
-        self._cursor: Hashable | None = None
-        """The key of the selected row, which may not be among the current rows."""
+        self.cursor = TableCursor()
         self.is_active = False
         """Whether keys go to this table."""
-        self._index = 0
-        self._top = 0
-        self._wheeled = False
-        """Whether the wheel moved the cursor out of sight; the next key goes on from the cursor."""
 
     def head(self, y: int) -> Iterable[Piece]:
         """Return the content of head line `y`."""
@@ -73,7 +69,7 @@ class Table(Lines, Generic[R], can_focus=True):
     @property
     def current(self) -> R | None:
         """The row under the cursor; None if there is none."""
-        return self._rows[self._index] if self._in_sight else None
+        return self._rows[self.cursor.index] if self.cursor.is_there else None
 
     @property
     def gap(self) -> int:
@@ -88,20 +84,12 @@ class Table(Lines, Generic[R], can_focus=True):
     @property
     def span(self) -> tuple[int, int, int]:
         """First and last visible row, counted from 1, and the number of all rows."""
-        total = len(self._rows)
-        return min(self._top + 1, total), min(self._top + self.room, total), total
+        return self.cursor.span(self.room)
 
-    def show(self, rows: Sequence[R], keys: list[Hashable]) -> None:
-        """Show other rows. The cursor stays on its row and never goes to another by itself: while
-        its row is gone nothing is selected, and the next key continues from its old place."""
-        self._rows, self._keys = rows, keys
-        if self._cursor in keys:
-            index = keys.index(self._cursor)
-            if self._wheeled:
-                self._index = index
-            else:
-                self._select(index)
-        self._go_to(self._top)
+    def show(self, rows: Sequence[R], keys: Sequence[Hashable]) -> None:
+        """Show other rows. The cursor stays on its row, see `TableCursor`."""
+        self._rows = rows
+        self._move(self.cursor.show, keys)
         self.sync()
 
     def on_focus(self) -> None:
@@ -121,22 +109,21 @@ class Table(Lines, Generic[R], can_focus=True):
     def pieces(self, y: int) -> Iterable[Piece]:
         if y < self.head_lines:
             return self.head(y)
-        index = self._top + y - self.head_lines
+        cursor = self.cursor
+        index = cursor.top + y - self.head_lines
         if index >= len(self._rows):
             return self.empty() if index == 0 else ()
-        return self.row_pieces(self._rows[index], index == self._index and self._in_sight)
+        return self.row_pieces(self._rows[index], index == cursor.index and cursor.is_there)
 
     def on_resize(self) -> None:
         super().on_resize()
-        if self._in_sight:
-            self._select(self._index)
-        self._go_to(self._top)
+        self.cursor.fit(self.room)
         self.on_scrolled()
 
     def action_move(self, step: int) -> None:
         """Select a neighbour; the first key selects the first visible row."""
         if self._rows and self.display:  # a hidden row is never selected
-            self._choose(self._start + step if self._in_sight else self._start)
+            self._choose(self.cursor.start + (step if self.cursor.is_there else 0))
 
     def action_choose(self) -> None:
         """Open the selected row; if there is none, the first in sight."""
@@ -151,7 +138,7 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def action_page(self, step: int) -> None:
         if self._rows:
-            self._choose(self._start + step * max(1, self.room - 1))
+            self._choose(self.cursor.start + step * max(1, self.room - 1))
 
     def action_end(self, last: int) -> None:
         if self._rows:
@@ -161,13 +148,13 @@ class Table(Lines, Generic[R], can_focus=True):
         """Select the row under the mouse. A double click opens the row that its first click
         selected, even if another has taken its place."""
         event.stop()
-        index = self._top + event.y - self.head_lines
+        index = self.cursor.top + event.y - self.head_lines
         if event.y < self.head_lines:
             self.click_head(event.x, event.y)
         elif self.selects and index < len(self._rows):
             if event.chain == 1:
                 self._choose(index)
-            elif event.chain == 2 and self._in_sight:
+            elif event.chain == 2 and self.cursor.is_there:
                 self.action_choose()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
@@ -179,53 +166,35 @@ class Table(Lines, Generic[R], can_focus=True):
         self._wheel(-_NOTCH)
 
     def _wheel(self, step: int) -> None:
-        """Scroll by `step` rows; the cursor stays on its row."""
-        self._go_to(self._top + step)
-        self._wheeled = not self._top <= self._index < self._top + self.room
+        self._move(self.cursor.wheel, step)
         self.sync()
 
     def deselect(self) -> bool:
         """Remove the cursor; return whether a row was selected."""
-        was_in_sight = self._in_sight
-        self._cursor = None
+        was_there = self.cursor.drop()
         self.sync()
         self.on_moved()
-        return was_in_sight
+        return was_there
 
     def _activate(self, is_active: bool) -> None:
         self.is_active = is_active
         self.sync()
 
-    @property
-    def _in_sight(self) -> bool:
-        """Whether a row is selected and is among the current rows."""
-        keys, index = self._keys, self._index
-        return self._cursor is not None and index < len(keys) and keys[index] == self._cursor
-
-    @property
-    def _start(self) -> int:
-        return self._top if self._cursor is None else self._index
-
     def _choose(self, index: int) -> None:
         """Select a row and redraw: only two lines if nothing scrolls."""
-        top, before = self._top, self._index
-        self._select(index)
-        lines = {self.head_lines - top + index for index in (before, self._index)}
-        whole = self._top != top or not lines <= set(range(self.size.height))
+        cursor = self.cursor
+        top, before = cursor.top, cursor.index
+        self._move(cursor.select, index)
+        lines = {self.head_lines - top + index for index in (before, cursor.index)}
+        whole = cursor.top != top or not lines <= set(range(self.size.height))
         self.sync(None if whole else lines)
         self.on_moved()
 
-    def _select(self, index: int) -> None:
-        self._index = min(max(0, index), len(self._keys) - 1)
-        self._cursor, self._wheeled = self._keys[self._index], False
-        if self.room and not self._top <= self._index < self._top + self.room:
-            below = self._index >= self._top + self.room
-            self._go_to(self._index - self.room + 1 if below else self._index)
-
-    def _go_to(self, top: int) -> None:
-        before = self._top
-        self._top = min(max(0, top), max(0, len(self._rows) - self.room))
-        if self._top != before:
+    def _move(self, move: Callable[[V, int], None], to: V) -> None:
+        """Move the cursor or the rows, and tell if others come into sight."""
+        before = self.cursor.top
+        move(to, self.room)
+        if self.cursor.top != before:
             self.on_scrolled()
 
 
