@@ -229,7 +229,7 @@ def test_an_agent_that_ends_at_once_has_noted_all(here: Machine, log: Path) -> N
         send(agent, *map(target, pids))
         agent.close_stdin()
         assert agent.process.wait(60) == 0
-    assert all(gone(pid) for pid in pids)
+    until(lambda: all(gone(pid) for pid in pids))
     assert {pid for pid, _ in noted(log)} == set(pids)
 
 

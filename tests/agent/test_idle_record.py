@@ -92,7 +92,7 @@ def held(agent: Agent, folder: Path) -> Path:
 
 def aged(record: Path, seconds: float) -> None:
     """As if the agent had seen nothing else for so long."""
-    change(record, lambda fields: [entry.__setitem__(3, seconds) for entry in fields[5]])
+    change(record, lambda fields: [entry.__setitem__(2, seconds) for entry in fields[5]])
 
 
 def change(record: Path, edit: Callable[[list[Any]], object]) -> None:
@@ -208,8 +208,8 @@ def test_kill_spares_who_works_on_another_gpu(machine: MachineFactory, folder: P
 def later(fields: list[Any]) -> None:
     """As if the number of each process were used again."""
     for entry in fields[5]:
-        if entry[2]:
-            entry[2] = 1
+        if entry[1] and entry[1]["start_ticks"]:
+            entry[1]["start_ticks"] = 1
 
 
 OLD: dict[str, Callable[[list[Any]], object]] = {
@@ -301,7 +301,7 @@ def test_times_that_cannot_be(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         record = held(agent, folder)
         good = record.read_text()
-        entry = re.compile(r"(\[\"GPU-0\",\d+,(?:null|\d+),)[^]]*\]")
+        entry = re.compile(r"(\[\"GPU-0\",\{[^}]*\},)[^]]*\]")
         for number in ("-1", "1e300", "1e999", '"x"', "null", "NaN"):
             record.write_text(entry.sub(rf"\g<1>{number}]", good))
             assert number in record.read_text()

@@ -228,6 +228,7 @@ def test_somebody_elses_process_wants_the_word(here: Machine, log: Path) -> None
             type_word(terminal, letters)
             terminal.send(b"\t")
             terminal.wait_for("▸[ Send")
+            time.sleep(5 * BURST)  # Enter at once after Tab would be a paste
             terminal.send(b"\r")
             terminal.wait_for(lambda: "▸[" not in terminal.text)  # it leads back to the word
             terminal.wait_for("nothing was sent: type kill, then Enter")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -87,8 +88,12 @@ def latest_start(boot_clock: float | None) -> float:
 
 @lru_cache(maxsize=1)
 def _boot_time() -> float:
-    """Return the boot time, read once: it moves when the clock is set, and starts shall not."""
-    return psutil.boot_time()
+    """Return the boot time, read once: it moves when the clock is set, and starts shall not. The
+    clock tells it, less steadily, where /proc/stat cannot be read."""
+    try:
+        return psutil.boot_time()
+    except (OSError, RuntimeError):
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @killable(None)

@@ -127,8 +127,8 @@ def _by_filter(
     targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
     rows = {process.id: process for process in reversed(frame.processes)}
     processes = [_awaited(rows[target.process]) for target in targets]
-    known = [process.id for process in processes if process.id.start_ticks is not None]
-    return processes, _liveness(source, known)
+    living = [process.id for process in processes if process.id.start_ticks is not None]
+    return processes, _liveness(source, living)
 
 
 def _awaited(process: Process | ProcessLiveness) -> AwaitedProcess:

@@ -20,7 +20,7 @@ _SETS = re.compile(
 )
 _READS = re.compile(
     rf"(?:environ\.get|getenv)\({_NAME}[^()]*\)|environ\[{_NAME}\](?! ?[-+|]?=)|{_NAME} (?:not )?in"
-    r"|^\s*(?:print|\w+\.(?:info|debug|warning|warn|error|add_argument)|raise \w+)\(.*|^\s*[\"'].*"
+    r"|^[ \t]*(?:(?:print|\w+\.(?:info|debug|warning|warn|error|add_argument)|raise \w+)\(|[\"']).*"
 )
 _MAY_START_CUDA = (
     r"(?<!backends)\.cuda\b|\bcuda\.\w|\.to\(|\bdevice(?:_map|s)?=|device_count|_devices\(|autoinit"

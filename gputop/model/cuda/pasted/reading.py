@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 16384
 NEWLINE, CUT = "\u2424", "\u2026"
 """What an editor of one line shows for a line end, and at the end of a text that it cut."""
 _PART_OF_VALUE = re.compile(r"[\"'\[({]*(?:[\d,.;:+~-]*|(?:GPU|MIG|gpu)-\S*)[\"'\])}]*")
-_CODE = re.compile(r"[A-Z]+_[A-Z_]+=|.*[A-Za-z_]\w*[.(][\"'A-Za-z(\d]")
+_CODE = re.compile(r"[A-Z]+_[A-Z_]+=|.*\b[A-Za-z_]\w*[.(][\"'A-Za-z(\d]")
 _FENCE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)")
 _PROMPTED = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:\([\w.+/-]+\) ?)?(?:[\w.-]+@[\w.-]+:?[^\s$#%>=]* ?(?:[~/][^\s$#%>=]* ?)?"
@@ -25,7 +25,7 @@ _PROMPTED = re.compile(
     r"|^[ \t]*(?:>>>|\.\.\.|In ?\[\d*\]:|\.{3,}:)(?:[ \t]|$)|^(?P<own>[ \t]*!|[ \t]+@))"
     r"(?P<typed>(?:.*\\\n)*.*)"
 )
-_PYTHON = re.compile(r"(?m)^\s*(?:import \w|from [\w.]+ import|(?:os\.)?environ\b|os\.\w+\()")
+_PYTHON = re.compile(r"(?m)^[ \t]*(?:import \w|from [\w.]+ import|(?:os\.)?environ\b|os\.\w+\()")
 _NAME = rf"(?P<name>{NAME}|{ORDER})"
 _VALUE = r"['\"]? *[:= ] *(?P<value>\"[^\"$%\n]*\"|'[^'$%\n]*'|-?\d\d?(?:,\d\d?)*|PCI\w+)['\"]? *"
 _CONFIG = re.compile(
@@ -69,7 +69,7 @@ def read_pasted(text: str, inherited: Mapping[str, str] | None = None) -> Pasted
     text = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + CUT
     text = "\n".join(text.replace(NEWLINE, "\n").splitlines()).strip("\n")
     code = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", text)
-    parts = re.sub(r"\s*,\s*", ",", text.strip()).split()
+    parts = re.sub(r"(?<!\s)\s*,\s*", ",", text.strip()).split()
     is_value = "\n" not in text and (len(parts) < 2 or all(map(_PART_OF_VALUE.fullmatch, parts)))
     if is_value and not _names(text) and not _CODE.match(text):
         return None
@@ -129,7 +129,7 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
     if _PYTHON.match(text.lstrip()):
         raise NotUnderstoodError("it is not complete Python")
     if settings and (not settings[0]["json"] or text.lstrip()[0] in '{["'):
-        if _CONTAINER.search(text) or named(re.sub(r"(?m)^\s*#.*", "", _CONFIG.sub("", text))):
+        if _CONTAINER.search(text) or named(re.sub(r"(?m)^[ \t]*#.*", "", _CONFIG.sub("", text))):
             raise NotUnderstoodError("which GPUs a container gets is not in the text")
         text = "\n".join(f"export {match['name']}={match['value']}" for match in settings)
     if re.search(r"(?mi)^@?echo off|\.exe\b|\b[A-Z]:\\|cd /d|^(?-i:SET) ", pasted):
