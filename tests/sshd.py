@@ -25,6 +25,7 @@ import pytest
 
 from gputop.sources.ssh.names import HostName
 from tests.conftest import needed
+from tests.patience import until
 
 INSTALLED = str(Path(sys.executable).parent)
 """The folder in PATH where gputop is."""
@@ -157,16 +158,23 @@ class Sshd:
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    words = (process / "cmdline").read_text(errors="replace").split("\0")
+                if mark in _start_of(process / "environ").split(b"\0"):
+                    words = _start_of(process / "cmdline").decode("utf-8", "replace").split("\0")
                     found[int(process.name)] = words
         return found
 
     def agent(self, host: HostName, word: str = "agent") -> int:
         """Return the agent on a machine, which has this word in its command line, as have the
-        processes that it makes of itself."""
-        pids = [pid for pid, words in self.processes(host).items() if word in words]
-        return next(pid for pid in pids if _parent(pid) not in pids)
+        processes that it makes of itself: once what the agent before it has left there is gone."""
+
+        def first() -> list[int]:
+            pids = [pid for pid, words in self.processes(host).items() if word in words]
+            with suppress(OSError):
+                return [pid for pid in pids if _parent(pid) not in pids]
+            return []
+
+        until(lambda: len(first()) == 1, seen=lambda: self.processes(host))
+        return first()[0]
 
     def sessions(self) -> list[int]:
         """Return the processes of sshd that have somebody logged in, the newest last."""
@@ -183,6 +191,12 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     ):
         patch.setenv("GPUTOP_SSH_CONFIG", str(server.config))
         yield server
+
+
+def _start_of(path: Path) -> bytes:
+    """Return what a file of /proc begins with: another test's process may have gigabytes there."""
+    with path.open("rb", buffering=0) as file:
+        return file.read(1 << 16)
 
 
 def _parent(pid: int) -> int:

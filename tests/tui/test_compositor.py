@@ -2,7 +2,6 @@
 
 import select
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -19,6 +18,7 @@ from gputop.tui.terminal import compositor, drawing
 from gputop.tui.terminal.cells import Painted
 from gputop.tui.terminal.compatibility import fits
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
+from tests.patience import Deadline
 from tests.terminal import Terminal
 from tests.tui.apps.gallery import Gallery
 from tests.tui.conftest import TextualFactory
@@ -181,10 +181,11 @@ class Pair:
     def settle(self, marker: str | Callable[[Terminal], object]) -> None:
         for terminal in (self.stock, self.diff):
             terminal.wait_for(marker if isinstance(marker, str) else partial(marker, terminal))
-        deadline = time.monotonic() + 10
+        deadline = Deadline(10)
         while not self.alike():
-            left = max(0, deadline - time.monotonic())
-            assert select.select([self.stock, self.diff], [], [], left)[0], self.difference()
+            left = max(0.0, min(deadline.left(), 1.0))
+            select.select([self.stock, self.diff], [], [], left)
+            assert left, self.difference()
             while self.stock.pump(0) or self.diff.pump(0):
                 pass
 

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -432,9 +431,9 @@ def test_in_tmux(size: tuple[int, int], machine: MachineFactory, tmux: str, tmp_
         return done.stdout
 
     def until(holds: Callable[[str], bool]) -> str:
-        deadline = time.monotonic() + 15
+        deadline = Deadline(15)
         while not holds(text := ask("capture-pane", "-p")):
-            assert time.monotonic() < deadline, text
+            assert deadline.left() > 0, text
         return text
 
     width, height = map(str, size)

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.conftest import MachineFactory, needed, rest_long
 from tests.driver import Machine
+from tests.patience import Deadline, until
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, HELP, restored, running, switched
 
@@ -137,9 +137,9 @@ class Tmux:
         return done.stdout
 
     def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 15
+        deadline = Deadline(15)
         while not holds():
-            assert time.monotonic() < deadline, self.terminal.text
+            assert deadline.left() > 0, self.terminal.text
             self.terminal.pump(0.05)
 
 
@@ -229,18 +229,16 @@ def _drag_in_xterm(env: dict[str, str], log: Path) -> None:
         ask("xdotool", *keys_down, "mousemove", "10", "6", "mousedown", "1", "mousemove", "60", "6",
             "mousemove", "100", "6", "mouseup", "1", *keys_up)  # fmt: skip
 
-    def until(holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not holds():
-            assert time.monotonic() < deadline, ask("xclip", "-o", "-selection", "primary")
+    def holds(condition: Callable[[], bool]) -> None:
+        until(condition, 20, lambda: ask("xclip", "-o", "-selection", "primary"))
 
-    until(lambda: log.exists() and b"?1006h" in log.read_bytes() and b"help" in log.read_bytes())
+    holds(lambda: log.exists() and b"?1006h" in log.read_bytes() and b"help" in log.read_bytes())
     drag()
     assert ask("xclip", "-o", "-selection", "primary") == ""
     drag("shift")
-    until(lambda: "gputop" in ask("xclip", "-o", "-selection", "primary"))
+    holds(lambda: "gputop" in ask("xclip", "-o", "-selection", "primary"))
     ask("xdotool", "mousemove", "300", "40", "click", "1", "key", "q")
-    until(lambda: (log.parent / "status").exists())
+    holds(lambda: (log.parent / "status").exists())
     assert (log.parent / "status").read_text() == "0\n"
 
 
