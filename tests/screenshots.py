@@ -25,6 +25,7 @@ from gputop.sources.demo.source import demo_frame
 from gputop.sources.feed import Feed
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
+from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
 from tests.builders_tui import Silence
@@ -86,7 +87,7 @@ async def _export(app: GputopApp, pilot: Pilot[None]) -> str:
 
 
 async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
-    """The dialog for a process of one's own and another's; the demo itself signals nobody."""
+    """The dialog for a process of one's own and another's."""
     real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
     source = Silence()
     feed = Feed(source)
@@ -107,11 +108,11 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
             for target in order.targets
         )  # fmt: skip
         app.on_arrived(Arrived(feed, Reply(request=order.id, verdicts=said)))
-        await pilot.pause()
-        while not (isinstance(app.screen, SignalScreen) and app.screen.takes_keys):
-            await pilot.pause(0.01)
-        await pilot.press("tab", *"kill")
-        await pilot.pause()
+        for key in ("", *"kill"):  # at the pace of a hand: what is faster is a paste
+            await pilot.press(*key)
+            await pilot.pause(5 * BURST)
+            while not (isinstance(app.screen, SignalScreen) and app.screen.takes_keys):
+                await pilot.pause(0.01)
         svg = await _export(app, pilot)
     (folder / "signal.svg").write_text(svg, encoding="utf-8")
 
