@@ -137,7 +137,7 @@ class FleetScreen(ProcessTableScreen):
             self.hosts.action_choose()
             return
         table = self.processes
-        table.show_cursor()
+        table.select_first()
         if not table.open() and table.selected is not None and table.selected.host is not None:
             await self._open_host(table.selected.host, table.selected.process.pid)
 

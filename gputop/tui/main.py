@@ -308,13 +308,13 @@ class MainScreen(ProcessTableScreen):
 
     def action_process(self) -> None:
         """Open the group or page of the selected process; if there is none, of the first."""
-        self.processes.show_cursor()
+        self.processes.select_first()
         if not self.processes.open():
             self._open_process()
 
     def action_environment(self) -> None:
         """Open the page of the selected process, or of the first, at its environment."""
-        self.processes.show_cursor()
+        self.processes.select_first()
         self._open_process(at_environment=True)
 
     def _open_process(self, at_environment: bool = False) -> None:

@@ -111,6 +111,20 @@ async def test_a_first_key_acts_on_the_first_row() -> None:
         assert screen.app.screen is screen.main
 
 
+@pytest.mark.parametrize("key", ["space", "enter", "W"])
+async def test_a_key_that_comes_as_its_process_ends_is_for_no_other(key: str) -> None:
+    async with shown(FRAME) as screen:
+        await screen.press("z", *"1523")  # without the rows of those that have ended
+        assert screen.selected == 1523
+        await screen.show(frame_of(*GPUS, process_of(15234, gpu=1), process_of(301, gpu=2)))
+        before = screen.text
+        await screen.press(key)
+        assert screen.app.screen is screen.main
+        assert (screen.text, bright(screen)) == (before, [])
+        await screen.press("j", "space")
+        assert "1 tagged" in screen.text
+
+
 async def test_a_terminal_without_focus_changes_nothing_of_that() -> None:
     async with shown(FRAME) as screen:
         await screen.press("tab")

@@ -191,8 +191,10 @@ async def once(world: World) -> str:
     number, wanted = 15, list(pinned)
     keys = ("down", "up", "j", "k", "pagedown", "d", "s", "9")
     for key in dice.choices(keys, k=dice.randrange(8)):
-        is_typed = key in "jk" and isinstance(screen.app.screen.focused, Editor)
-        await world.press(key, *["backspace"] * is_typed)
+        await world.press(key)
+        field = screen.app.screen.focused  # by now: the key itself may have come before the focus
+        if key in "jk" and isinstance(field, Editor):
+            await world.press(*["backspace"] * len(field.value))
         if key == "d":
             wanted = pinned + below if wanted == pinned and below else pinned
         elif key == "s":

@@ -35,7 +35,7 @@ class MarkControl:
     def toggle(self, frame: Frame, moment: Moment) -> None:
         """Mark or unmark the selected GPU, the selected process, or all processes of a group."""
         table = self._processes
-        (self._gpus if self._gpus.is_active else table).show_cursor()
+        (self._gpus if self._gpus.is_active else table).select_first()
         line = self._gpus.current
         if moment != "now":
             self._screen.post_message(Note("only live processes and GPUs can be marked"))

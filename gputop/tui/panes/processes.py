@@ -201,7 +201,7 @@ class ProcessTable(ColumnTable[ViewRow]):
     def tag(self) -> None:
         """Tag or untag the process under the cursor, or all those of a group, and go on to the next
         row. An ended process is never tagged."""
-        self.show_cursor()
+        self.select_first()
         current = self.current
         if current is None:
             return

@@ -126,13 +126,19 @@ class Table(Lines, Generic[R], can_focus=True):
             self._choose(self.cursor.start + (step if self.cursor.is_there else 0))
 
     def action_choose(self) -> None:
-        """Open the selected row; if there is none, the first in sight."""
-        self.show_cursor()
+        """Open the selected row; if none was selected, the first in sight."""
+        self.select_first()
         if self.current is not None:
             self.open_row(self.current)
 
+    def select_first(self) -> None:
+        """Select the first row in sight if none has been selected. A row that is gone was: a key
+        that came a moment late is not for its neighbour."""
+        if not self.cursor.has_chosen:
+            self.action_move(0)
+
     def show_cursor(self) -> None:
-        """Select the first row in sight unless a row is selected."""
+        """Select the first row in sight, or the one in the place of a row that is gone."""
         if self.current is None:
             self.action_move(0)
 

@@ -29,6 +29,11 @@ class TableCursor:
         return self._key is not None and index < len(keys) and keys[index] == self._key
 
     @property
+    def has_chosen(self) -> bool:
+        """Whether a row was selected, though it may be gone."""
+        return self._key is not None
+
+    @property
     def start(self) -> int:
         """The row that a key moves from."""
         return self.top if self._key is None else self.index
