@@ -332,11 +332,11 @@ def test_many_processes_are_read_in_few_exchanges(machine: MachineFactory) -> No
     job = {"command": ["python", "job.py"], "count": 100, "on": {"used": 2**20}}
     here = machine({"gpu": {"uuid": "GPU-0"}, "processes": {"job": job}})
     with Agent(here) as agent:
-        frame = agent.line()
-        while not all(process.get("cuda_context") for process in frame["processes"]):
-            frame = agent.refresh()
-        assert len(frame["processes"]) == 100
+        frames = [agent.line()]
+        while not all(process.get("cuda_context") for process in frames[-1]["processes"]):
+            frames.append(agent.refresh())
+        assert len(frames[-1]["processes"]) == 100
         children = psutil.Process(agent.process.pid).children(recursive=True)
         readers = [child for child in children if not child.children()]
         waits = sum(reader.num_ctx_switches().voluntary for reader in readers)
-    assert 0 < waits < 60
+    assert 0 < waits < 30 * len(frames)

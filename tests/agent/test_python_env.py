@@ -64,6 +64,7 @@ class Environment:
             link / "torch.c", lib / "libtorch_cuda.so", "-Wl,--no-as-needed", f"-L{link}",
             *(f"-l:{name}" for name in needs), "-Wl,-rpath,$ORIGIN:$ORIGIN/../../nvidia/all/lib",
         )  # fmt: skip
+        shutil.rmtree(link)  # a linker may have noted the folder
         listing = b"\x7fELF\0an sm_10 sm_20\0" + listed.encode() + b"\0sm_90\0\xff"
         (lib / "libtorch_python.so").write_bytes(listing)
 
