@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,12 +48,15 @@ async def test_a_viewer_looks_and_touches_nothing(here: Machine) -> None:
         await first.type("\r?")
         await first.wait_for("below them every word of the screen")
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
-        refused(viewers(server)[0], here.pids["train"])
+        refused(server, here.pids["train"])
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
     processes = children(server.pid)
     server.send_signal(signal.SIGTERM)
     assert server.wait(TIMEOUT) == 0
     until(lambda: all(map(gone, processes)))
+
+
+TOO_MANY = "too many questions wait: ask again"
 
 
 def door_of(viewer: int) -> socket.socket:
@@ -62,10 +66,12 @@ def door_of(viewer: int) -> socket.socket:
     return socket.socket(fileno=descriptor)
 
 
-def refused(viewer: int, pid: int) -> None:
+def refused(server: subprocess.Popen[str], pid: int) -> None:
     """A viewer that asks for more than it should is told so, and served on."""
     connection, theirs = socket.socketpair()
-    with door_of(viewer) as door, connection, connection.makefile("rb") as lines:
+    [agent] = [child for child in children(server.pid) if b"agent" in command(child)]
+    door = door_of(viewers(server)[0])
+    with door, connection, connection.makefile("rb") as lines:
         socket.send_fds(door, [b"0"], [theirs.fileno()])
         connection.settimeout(TIMEOUT)
         process = ProcessId(pid, 1)
@@ -77,6 +83,7 @@ def refused(viewer: int, pid: int) -> None:
             Ping(id="c"),
             *(Detail(process, id=f"detail {number}") for number in range(20)),
         ]
+        os.kill(agent, signal.SIGSTOP)  # else it may answer each before the next comes
         connection.sendall(b"nonsense\n" + b"".join(encode(each) + b"\n" for each in asked))
         assembler, replies, frames = Assembler(), dict[str, Reply](), 0
         while len(replies) < len(asked) or not frames:
@@ -84,9 +91,11 @@ def refused(viewer: int, pid: int) -> None:
             frames += isinstance(message, Frame)
             if isinstance(message, Reply):
                 replies[message.request] = message
+                if message.error == TOO_MANY:
+                    os.kill(agent, signal.SIGCONT)
     assert [replies[id_].invalid for id_ in "abpc"] == [True, True, True, False]
     errors = [reply.error for name, reply in replies.items() if name.startswith("detail")]
-    assert "too many questions wait: ask again" in errors
+    assert TOO_MANY in errors
     assert None in errors
     assert replies["a"].error is not None
 

@@ -339,4 +339,4 @@ def test_many_processes_are_read_in_few_exchanges(machine: MachineFactory) -> No
         children = psutil.Process(agent.process.pid).children(recursive=True)
         readers = [child for child in children if not child.children()]
         waits = sum(reader.num_ctx_switches().voluntary for reader in readers)
-    assert 0 < waits < 30 * len(frames)
+    assert 0 < waits < 75 * len(frames)
