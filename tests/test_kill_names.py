@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputop.agent.process.users import uid_of
@@ -74,7 +74,7 @@ UNNAMED = [
     ["--user", "root,bob"], ["user:*"], ["user:roo"], ["--gpu", "0", "!gpu:9"],
     ["--gpu", "0", "!gpu:0,1"], ["--gpu", "0", "!user:nosuchuser"], ["--gpu", "0", "!pid:1,2"],
     ["gpu:GPU-"], ["gpu:gpu-"], ["gpu:GPU"], ["gpu:g"], ["train or gpu:GPU-"], ["train gpu:gpu-"],
-    ["--user", "me", "!gpu:GPU-"],
+    ["--user", "me", "!gpu:GPU-"], ["gpu:0,9"],
     ["user=root"], ["pid=1"], ["gpu=0"], ["--", "--user=me"], ["user==me"],
     ["--gpu", "1", "!user=me"],
 ]  # fmt: skip
@@ -405,6 +405,7 @@ def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
 @pytest.mark.system
 @settings(max_examples=300)
 @given(words=WORDS)
+@example(words=["gpu:2,\u200b"])
 def test_no_arguments_select_what_they_do_not_name(
     machine_of_three: Frame, words: list[str]
 ) -> None:

@@ -136,7 +136,7 @@ class ProcessSelector:
             return lambda row: _is_of(self._owner(row), uid, term.negated)
         if term.key == "gpu":
             shown, indices = printable(term.value, 60), _indices(self._frame, term)
-            if len(indices) > 1:
+            if len(indices) > 1 or "," in term.value:  # though there be only one of them
                 raise UsageError(
                     f"{shown!r} is several GPUs: give an index or more of its UUID, or use --gpu"
                 )
