@@ -65,18 +65,18 @@ def test_where_the_index_is_cut_nothing_is_lost(whole: Path) -> None:
 
 @rest_long("has_index", True, False)
 def test_flipped_bytes_of_the_data(whole: Path, path: Path, has_index: bool) -> None:
+    """None is passed over but where the index tells the same as the data."""
     data, chance = whole.read_bytes(), random.Random(2)
+    entries = map(Entries(index_of(whole).read_bytes()).__getitem__, range(len(FRAMES)))
+    payload = {entry.offset + k for entry in entries for k in range(entry.length)}
     if has_index:
         index_of(path).write_bytes(index_of(whole).read_bytes())
-    silent = 0
     for _ in range(100):
         at = chance.randrange(len(data))
         path.write_bytes(data[:at] + bytes([data[at] ^ chance.randrange(1, 256)]) + data[at + 1 :])
         frames, losses = read(path)
         assert is_part_of(frames, FRAMES)
-        assert bool(losses) or frames == FRAMES
-        silent += frames == FRAMES
-    assert silent < 40  # what the index tells as well
+        assert bool(losses) or (frames == FRAMES and at not in payload)
 
 
 def is_part_of(part: list[Frame], whole: list[Frame]) -> bool:
