@@ -39,7 +39,7 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.sections import Xid
 from gputop.model.machine.topology import Topology
 from gputop.model.metrics.gpu import SECTIONS
-from gputop.model.metrics.process import COLUMNS
+from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU
 from gputop.settings import VARIABLES, Settings, described
 from gputop.tui.app import GputopApp
 from gputop.tui.cluster import ClusterScreen
@@ -126,9 +126,8 @@ def fields(struct: type[msgspec.Struct], left_out: Iterable[str] = ()) -> str:
         if name not in left_out:
             helps = [get_args(hints[name])[3]] if get_origin(hints[name]) is Annotated else []
             unit, text = kind(hints[name]), below.get(name, "")
-            if struct is Process and name in COLUMNS:  # whose help is of what a column shows
-                metric = COLUMNS[name]
-                unit, text = _UNITS.get(metric.unit, metric.unit) or unit, text or metric.help
+            if struct is Process and text:
+                helps = []  # they are of what a column shows
             rows.append([f"`{name}`", unit, meaning(*helps, text)])
     return table(("field", "unit or type", "meaning"), rows)
 
@@ -170,6 +169,14 @@ def prometheus() -> str:
     rows = [[f"`{metric.prometheus}`", f"`{metric.id}`", meaning(metric.help)]
             for metrics in SECTIONS.values() for metric in metrics
             if metric.prometheus is not None and metric.id != "stale_for"]  # fmt: skip
+    return table(("metric", "field of the JSON", "meaning"), rows)
+
+
+def prometheus_processes() -> str:
+    """Return what Prometheus calls the numbers of a process on a GPU."""
+    below = docstrings(Process)
+    rows = [[f"`{metric.prometheus}`", f"`{id_}`", meaning(below.get(id_) or metric.help)]
+            for id_, metric in NUMBERS_ON_GPU.items()]  # fmt: skip
     return table(("metric", "field of the JSON", "meaning"), rows)
 
 
@@ -271,6 +278,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "gpu": gpu_fields,
     "gpu-other": other_gpu_fields,
     "prometheus": prometheus,
+    "prometheus-processes": prometheus_processes,
     "columns": columns,
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),

@@ -22,12 +22,11 @@ from gputop.agent.nested import NestedNamespace
 from gputop.agent.problems import NO_GPU, NOT_ASKED, not_answering, problem_of, unreadable
 from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequest
 from gputop.agent.process.namespaces import NUMBERING
-from gputop.agent.process.processes import ProcessCache, ProcessFacts
+from gputop.agent.process.processes import ProcessCache
 from gputop.agent.reserved import ReservationReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.topology import Links, Topology
 from gputop.protocol.messages import Preview
 
@@ -183,27 +182,27 @@ class Collector:
     ) -> tuple[tuple[Gpu, ...], tuple[Process, ...]]:
         readings = list(self._readings())
         pids = {run.pid for reading in readings for run in reading.sample.running}
-        facts = self._processes.read(pids, timeout)
+        by_pid = self._processes.read(pids, timeout)
         if self._inside is not None:
             believed = NUMBERING.believed
             readings = self._seen_inside(self._inside, readings)
-            if believed != NUMBERING.believed:  # the facts may be of other processes
-                facts = self._processes.read(pids, timeout, every=True)
+            if believed != NUMBERING.believed:  # it may be about other processes
+                by_pid = self._processes.read(pids, timeout, every=True)
         if settle:
             again = time.monotonic() + _SETTLE
-            self._enrich(readings, facts, 0.0)  # runs meanwhile
+            self._enrich(readings, by_pid, 0.0)  # runs meanwhile
             self._host.prepare()
-        if settle and facts:
+        if settle and by_pid:
             time.sleep(max(0.0, again - time.monotonic()))
-            facts = self._processes.read(pids, timeout, every=True)
-        enrichment = self._enrich(readings, facts, timeout if settle else self._enrichment_timeout)
+            by_pid = self._processes.read(pids, timeout, every=True)
+        enrichment = self._enrich(readings, by_pid, timeout if settle else self._enrichment_timeout)
         self._enrichment_timeout = _ENRICHMENT_TIMEOUT
         if settle and any(origin.container for origin in enrichment.origins.values()):
             self._enricher.settle(_NAMES_TIMEOUT)
-            enrichment = self._enrich(readings, facts, timeout)
+            enrichment = self._enrich(readings, by_pid, timeout)
         idle, reserved = None if settle else self._idle, self._reservations.read()
         cycle = FrameBuilder(
-            facts, self._processes.silent, enrichment, idle, self._host.nested, reserved
+            by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved
         )
         gpus = tuple(map(cycle.gpu, readings))
         processes = tuple(process for reading in readings for process in cycle.processes(reading))
@@ -234,13 +233,13 @@ class Collector:
         return [reading._replace(sample=inside.meaning(reading.sample)) for reading in readings]
 
     def _enrich(
-        self, readings: Iterable[GpuReading], facts: dict[int, ProcessFacts], timeout: float
+        self, readings: Iterable[GpuReading], by_pid: dict[int, Process], timeout: float
     ) -> Enrichment:
         dubious = {
             reading.sample.values.get("minor") for reading in readings if is_dubious(reading.sample)
         }
         wanted = EnrichmentRequest(
-            frozenset(ProcessId(pid, fact.start_ticks) for pid, fact in facts.items()),
+            frozenset(process.id for process in by_pid.values()),
             frozenset(minor for minor in dubious if minor is not None),
         )
         return self._enricher.read(wanted, timeout)

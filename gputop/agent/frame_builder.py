@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from gputop.agent.gpu.lists import GpuProcess
 from gputop.agent.gpu.reader import GpuSample
 from gputop.agent.idle import IdleTimes
 from gputop.agent.process.enrichment import Enrichment
-from gputop.agent.process.processes import ProcessFacts, SilentFacts
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu, GpuState, Reservation, overdue_state
-from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -36,9 +34,10 @@ class GpuReading(NamedTuple):
 class FrameBuilder(msgspec.Struct, frozen=True):
     """Builds the GPUs and processes of one cycle."""
 
-    facts: dict[int, ProcessFacts]
-    silent: dict[int, SilentFacts]
-    """Processes that have never answered, by PID."""
+    by_pid: dict[int, Process]
+    """What /proc says of processes."""
+    silent: dict[int, Process]
+    """The same of those that have never answered."""
     enrichment: Enrichment
     idle: IdleTimes | None
     """None for a single frame, which has no history."""
@@ -76,20 +75,22 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         return [self._process(run, reading, newest) for run in reading.sample.running]
 
     def _process(self, run: GpuProcess, reading: GpuReading, newest: float) -> Process:
-        """Return a process. Written out: on a busy machine this is much of a tick."""
+        """Return what /proc says of a process with what the driver says. Written out: on a busy
+        machine this is much of a tick."""
         of_gpu, answered = reading.sample, reading.answered
         values, samples = of_gpu.values, of_gpu.utilization
-        fact, sample = self.facts.get(run.pid), samples.get(run.pid) if samples else None
-        elsewhere = fact is None and self.nested
-        if fact is not None and fact.start_ticks > newest:
-            fact = None  # the process that the driver listed has ended, and another has its PID
+        process, sample = self.by_pid.get(run.pid), samples.get(run.pid) if samples else None
+        elsewhere = process is None and self.nested
+        if process is not None and (process.start_ticks or 0) > newest:
+            process = None  # the process that the driver listed has ended, and another has its PID
+        process = process or self.silent.get(run.pid) or Process(run.pid)
         idle_for = None
         if self.idle is not None and answered is not None:
-            key = values["index"], ProcessId(run.pid, None if fact is None else fact.start_ticks)
+            key = values["index"], process.id
             measured = None if of_gpu.unassigned and not (sample and sample.is_busy) else samples
             idle_for = self.idle.of_process(key, measured, values.get("utilization"), answered)
-        return Process(
-            pid=run.pid,
+        return replace(
+            process,
             gpu_uuid=values.get("uuid"),
             gpu_instance=run.gpu_instance,
             compute_instance=run.compute_instance,
@@ -101,20 +102,9 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             decoder_utilization=sample.decoder if sample else None,
             idle_for=idle_for,
             elsewhere=elsewhere,
-            **(self._facts_of(run, fact) if fact else self._silent_facts(run)),
+            origin=self.enrichment.origins.get(process.id),
+            cuda_context=None if run.type == "G" else self.enrichment.contexts.get(process.id),
         )
-
-    def _silent_facts(self, run: GpuProcess) -> dict[str, Any]:
-        silent = self.silent.get(run.pid)
-        return {} if silent is None else silent._asdict()
-
-    def _facts_of(self, run: GpuProcess, fact: ProcessFacts) -> dict[str, Any]:
-        key = ProcessId(run.pid, fact.start_ticks)
-        fields = asdict(fact)
-        fields["origin"] = self.enrichment.origins.get(key)
-        if run.type != "G":
-            fields["cuda_context"] = self.enrichment.contexts.get(key)
-        return fields
 
 
 def _state(reading: GpuReading) -> GpuState:

@@ -84,7 +84,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     words = " ".join(page.split())
     for text in (
         "python train.py --seed 401", "PID 401 · user alice · waiting in the kernel (D)",
-        "CPU 100 % · RSS 1.00G · 12 threads · reads 3.81M B/s · writes 0 B/s · started",
+        "CPU% 100 · RSS 1.00G · THREADS 12 · READ 3.81M B/s · WRITE 0 B/s · started",
         "1m01s ago", "directory /home/alice/llama", "environment /home/alice/venv",
         "started by tmux: server 20977 > bash 20980", "terminal tmux default:$0",
         "ssh from 192.0.2.7", "container vllm (docker, image vllm/vllm-openai, 4f4f4f4f4f4f)",
@@ -108,8 +108,8 @@ async def test_a_value_and_its_unit_stay_together() -> None:
         await screen.press("enter")
         for width in range(60, 100, 5):
             await screen.resize(width, 24)
-            assert "reads 3.81M B/s" in screen.text
-            assert "writes 0 B/s" in screen.text
+            assert "READ 3.81M B/s" in screen.text
+            assert "WRITE 0 B/s" in screen.text
 
 
 async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:

@@ -19,7 +19,7 @@ from gputop.agent.gpu.sections import (
     plain_call,
     values_of,
 )
-from gputop.model.machine.sections import Ecc, Health, brief_of
+from gputop.model.machine.sections import BRIEF, Ecc, Health, marked
 
 _RECOVERY_ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _ACTIONS: dict[float | None, str] = dict(enumerate((
@@ -168,7 +168,7 @@ class EccSection(Section):
     is_short = False
 
     def shorten(self) -> bool:
-        self.pages, self.is_short = only(self.pages, brief_of(self.kind)), True
+        self.pages, self.is_short = only(self.pages, marked(self.kind, BRIEF)), True
         return super().shorten()
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from gputop.agent.host import card_file, is_wsl
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.limits import INTEGRATED
-from gputop.model.machine.sections import LOADED, brief_of
+from gputop.model.machine.sections import BRIEF, LOADED, marked
 from gputop.model.machine.text import printable
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class GpuReader:
         self._identity, self._nvlinks = board.IdentitySection(), NvlinkSection()
         sections = [self._identity, *(section() for section in _SECTIONS), self._nvlinks]
         if brief:
-            names = brief_of(Gpu)
+            names = marked(Gpu, BRIEF)
             self._slow_calls, self._brisk_calls = only(_SLOW, names), only(_EVERY_SECOND, names)
             self._fast_calls = only(_FAST, names)
             sections = [section for section in sections if section.shorten()]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pynvml
 
-from gputop.model.machine.sections import brief_of
+from gputop.model.machine.sections import BRIEF, marked
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -103,7 +103,7 @@ class Section:
 
     def shorten(self) -> bool:
         """Leave out from now on what is not BRIEF; return whether anything is left."""
-        names = brief_of(self.kind)
+        names = marked(self.kind, BRIEF)
         self.fields, self.slow_fields = only(self.fields, names), only(self.slow_fields, names)
         self.calls, self.slow_calls = only(self.calls, names), only(self.slow_calls, names)
         self.fixed = only(self.fixed, names)

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +29,7 @@ from gputop.agent.process.stat import (
 )
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.worker import Worker
+from gputop.model.machine.frame import Process
 
 _COMMAND_TURNS = 20
 """The command line of a process that keeps its name is read once in this many reads."""
@@ -41,22 +41,6 @@ _COMMANDS = 1 << 20
 """Characters of the command lines of all processes that travel with a frame at most."""
 _SHORTEST_COMMAND = 256
 """Characters of a command line that are kept however many processes there are."""
-
-
-class ProcessFacts(msgspec.Struct, frozen=True):
-    """Facts of a process as of now, in the units of Process; rates are None at first sight."""
-
-    start_ticks: int
-    start_time: float
-    user: str | None
-    command: str | None
-    parent: int
-    state: str
-    threads: int
-    rss: int
-    cpu: float | None
-    io_read: float | None
-    io_write: float | None
 
 
 class IoRates:
@@ -92,13 +76,6 @@ def read_io(pid: int) -> tuple[int, int]:
     return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
 
 
-class SilentFacts(NamedTuple):
-    """What is known of a process that has never answered."""
-
-    user: str | None
-    command: str
-
-
 class _CachedFacts(msgspec.Struct):
     """What is kept of a process between ticks; times are monotonic."""
 
@@ -122,7 +99,7 @@ class ProcessCache:
 
     def __init__(self) -> None:
         self._cached: dict[int, _CachedFacts] = {}
-        self._facts: dict[int, ProcessFacts] = {}
+        self._facts: dict[int, Process] = {}
         self._users = UserNames()
         self._pids: frozenset[int] = frozenset()
         self._every = False
@@ -130,15 +107,13 @@ class ProcessCache:
         self.missing: frozenset[int] = frozenset()
         """Pids of the last read that are not, and were not, processes on a GPU here: a driver may
         go on listing a process that has ended, because of a child."""
-        self.silent: dict[int, SilentFacts] = {}
+        self.silent: dict[int, Process] = {}
         """Processes of the last read that exist here and have never answered."""
         self._ended: set[int] = set()
         self._tick = 0
         self._worker = Worker("processes", self._read)
 
-    def read(
-        self, pids: Iterable[int], timeout: float, every: bool = False
-    ) -> dict[int, ProcessFacts]:
+    def read(self, pids: Iterable[int], timeout: float, every: bool = False) -> dict[int, Process]:
         """Return the facts of those `pids` that exist here, after at most `timeout` seconds; if
         reading takes longer, the previous facts. With `every`, all are read without turns."""
         if not self._worker.busy:
@@ -149,7 +124,7 @@ class ProcessCache:
 
     # In the thread
 
-    def _read(self) -> dict[int, ProcessFacts]:
+    def _read(self) -> dict[int, Process]:
         """Read the facts; processes that are no longer requested are dropped."""
         self._tick += 1
         if self._believed != NUMBERING.believed:
@@ -160,7 +135,7 @@ class ProcessCache:
         longest = _COMMANDS // (len(self._pids) or 1)
         longest = max(_SHORTEST_COMMAND, min(LONGEST_COMMAND, longest))
         self._facts = {
-            pid: self._facts_of(cached, longest)
+            pid: self._process(cached, longest)
             if pid in read or pid not in self._facts
             else self._facts[pid]
             for pid, cached in self._cached.items()
@@ -206,12 +181,15 @@ class ProcessCache:
                 uid = real_uid(pid)
                 self._users.prepare([uid])
                 name = read_short(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
-                self.silent[pid] = SilentFacts(self._users.name(uid), name_of(pid, name))
+                self.silent[pid] = Process(
+                    pid, user=self._users.name(uid), command=name_of(pid, name)
+                )
 
-    def _facts_of(self, cached: _CachedFacts, longest: int) -> ProcessFacts:
+    def _process(self, cached: _CachedFacts, longest: int) -> Process:
         stat = cached.stat
         command = cached.command or name_of(cached.pid, stat.name)
-        return ProcessFacts(
+        return Process(
+            pid=cached.pid,
             start_ticks=stat.start_ticks,
             start_time=started(stat.start_ticks),
             user=self._users.name(cached.uid),

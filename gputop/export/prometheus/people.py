@@ -17,8 +17,7 @@ from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import short_command
-from gputop.model.metrics.metric import Metric
-from gputop.model.metrics.process import COLUMNS, ProcessRow
+from gputop.model.metrics.process import NUMBERS_ON_GPU, ProcessRow
 
 MOST_TOLD_APART = 20
 """Users of a GPU, and jobs on it, that have series of their own."""
@@ -28,15 +27,6 @@ _LONGEST = 1024
 """Characters of a command line that are looked at; a label has 128."""
 OTHERS, UNKNOWN = "(others)", "(unknown)"
 """These cannot be names of users, which may not have parentheses."""
-
-_METRICS: tuple[Metric[ProcessRow], ...] = tuple(
-    COLUMNS[id_]
-    for id_ in (
-        "gpu_memory", "sm_utilization", "memory_utilization", "encoder_utilization",
-        "decoder_utilization", "idle_for",
-    )
-)  # fmt: skip
-"""Metrics of a process on a GPU; its other metrics are left to other exporters."""
 
 _Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -135,5 +125,5 @@ def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
         **labels, **job, user=process.user, type=process.type, command=command,
     )  # fmt: skip
     row = ProcessRow(process, gpu, None)
-    for metric in _METRICS:
+    for metric in NUMBERS_ON_GPU.values():  # other exporters have the others
         out.add_metric(metric, row, **labels)

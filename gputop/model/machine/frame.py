@@ -5,11 +5,9 @@ Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.
 `gputop --json` prints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +16,18 @@ from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.sections import (
+    PLAIN,
+    Bytes,
+    BytesPerSecond,
+    Cores,
+    Count,
+    Ratio,
+    Seconds,
+    Text,
+    Unit,
+)
+from gputop.model.machine.text import short_command
 from gputop.model.machine.topology import Links, Topology
 
 T = TypeVar("T")
@@ -70,10 +80,17 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """What gputop itself can reach: NVML lists no other GPU."""
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """One process on one GPU (or MIG instance): a process on two GPUs is two of these."""
+ON_GPU = "on this GPU"
+"""Marks a number that a process has on each of its GPUs, by the driver. Prometheus gets these; the
+unmarked ones are of the whole process, and left to exporters of the machine."""
 
-    pid: int
+
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """Which process is on which GPU, and what rarely changes of it."""
+
+    # Not kw_only: the protocol gives them by position, which takes a third of the time.
+
+    pid: Annotated[int, Unit(width=7), "PID", "process number"]
     start_ticks: int | None = None
     """Clock ticks from the boot to its start: identity, with the PID. None if the process is not in
     this /proc."""
@@ -85,36 +102,18 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the compute instance within it."""
     start_time: float | None = None
     """Its start in seconds since the epoch."""
-    type: str = "C"
+    type: Annotated[str, PLAIN, "TYPE", "C compute, G graphics, M MPS"] = "C"
     """As nvidia-smi writes it: C compute, G graphics, M MPS, and sums such as C+G."""
-    gpu_memory: int | None = None
-    sm_utilization: float | None = None
-    """Share of the SMs' time. None is "no sample since the last frame", which is not 0; so it is
-    for the next three."""
-    memory_utilization: float | None = None
-    encoder_utilization: float | None = None
-    decoder_utilization: float | None = None
-    idle_for: float | None = None
-    """Seconds since one of these four was last above 0, or since gputop first saw the process, so
-    at least that long. None if the driver takes no samples, and in a single frame."""
     elsewhere: bool = False
     """The PID is the driver's, and matches no process that is known here: nothing else is known of
     it, and a process with that PID here is another one."""
-    user: str | None = None
-    command: str | None = None
+    user: Annotated[str | None, Unit(width=8), "USER", "who owns it"] = None
+    command: Annotated[
+        str | None, Unit("", short_command), "COMMAND", "the script first; c shows the whole line"
+    ] = None
     """The whole command line, harmless to print."""
-    cpu: float | None = None
-    """1.0 is one core."""
-    rss: int | None = None
-    state: str | None = None
-    """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
     parent: int | None = None
     """PID of its parent."""
-    threads: int | None = None
-    io_read: float | None = None
-    """Bytes per second from storage; only for the user's own processes, unless as root."""
-    io_write: float | None = None
-    """Bytes per second to storage, likewise."""
     origin: Origin | None = None
     """Where it belongs; None until it has been read."""
     cuda_context: CudaContext | None = None
@@ -124,6 +123,43 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> ProcessId:
         """Which process it is; rows on several GPUs have the same."""
         return ProcessId(self.pid, self.start_ticks)
+
+
+class Process(ProcessFacts, frozen=True):
+    """One process on one GPU (or MIG instance): a process on two GPUs is two of these.
+
+    Its numbers are declared here and nowhere else, like those of a GPU (`model.machine.sections`):
+    the messages of the protocol, the columns, the page of a process, what is recorded and what
+    Prometheus gets are made from these annotations.
+    """
+
+    gpu_memory: Annotated[Bytes, "GPU-MEM", "its memory on this GPU", ON_GPU] = None
+    sm_utilization: Annotated[
+        Ratio, "SM%", "its share of the SMs' time; - is no sample", ON_GPU
+    ] = None
+    """Share of the SMs' time. None is "no sample since the last frame", which is not 0; so it is
+    for the next three."""
+    memory_utilization: Annotated[
+        Ratio, "MEM%", "share of time it read or wrote device memory", ON_GPU
+    ] = None
+    encoder_utilization: Annotated[Ratio, "ENC%", "its share of the video encoder", ON_GPU] = None
+    decoder_utilization: Annotated[Ratio, "DEC%", "its share of the video decoder", ON_GPU] = None
+    idle_for: Annotated[
+        Seconds, "IDLE",
+        "no work of it seen in the samples of this GPU for so long; blank under a minute", ON_GPU,
+    ] = None  # fmt: skip
+    """Seconds since one of these four was last above 0, or since gputop first saw the process, so
+    at least that long. None if the driver takes no samples, and in a single frame."""
+    cpu: Annotated[Cores, "CPU%", "100 is one core; - at first sight"] = None
+    """1.0 is one core."""
+    rss: Annotated[Bytes, "RSS", "resident memory"] = None
+    state: Annotated[Text, "S", "R run, S sleep, D wait in the kernel, Z zombie"] = None
+    """The letter of /proc/PID/stat: R, S, D, Z, T, ..."""
+    threads: Annotated[Count, "THREADS", "its threads"] = None
+    io_read: Annotated[BytesPerSecond, "READ", "bytes per second read from storage"] = None
+    """Bytes per second from storage; only for the user's own processes, unless as root."""
+    io_write: Annotated[BytesPerSecond, "WRITE", "bytes per second written to storage"] = None
+    """Bytes per second to storage, likewise."""
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +234,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 by_gpu.setdefault(process.gpu_uuid, []).append(process)
         return by_gpu
 
-    def once(self, question: Callable[[Frame, Gpu], T], gpu: Gpu) -> T:
+    def once(self, question: Callable[["Frame", Gpu], T], gpu: Gpu) -> T:
         """Return the answer to a question about one of the GPUs. It is worked out once: several
         panes and pages ask for it."""
         kept: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("answers", {})

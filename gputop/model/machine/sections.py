@@ -28,6 +28,8 @@ class Unit(NamedTuple):
     suffix: str | None = None
     """The end of a metric's name for Prometheus: the base unit, and `_total` if it only rises. None
     if the value is no number."""
+    width: int = 1
+    """Cells that a column of processes has for such a value at least; its label may take more."""
 
 
 def _whole(value: float) -> str:
@@ -49,19 +51,19 @@ BRIEF = "brief"
 
 
 @lru_cache(maxsize=16)
-def brief_of(kind: type) -> frozenset[str]:
-    """Return the names of the values of a struct that are marked BRIEF."""
+def marked(kind: type, mark: str) -> tuple[str, ...]:
+    """Return the names of the values that a struct itself declares with a mark, in their order."""
     hints = kind.__annotations__.items()  # no strings here: evaluating them takes milliseconds
-    return frozenset(name for name, hint in hints if BRIEF in getattr(hint, "__metadata__", ()))
+    return tuple(name for name, hint in hints if mark in getattr(hint, "__metadata__", ()))
 
 
 PLAIN = Unit()
 NUMBER = Unit("", str, "")
 SWITCH = Unit("", lambda on: "on" if on else "off", "")
-RATIO = Unit("0..1", percent, "_ratio")
-BYTES = Unit("bytes", size, "_bytes")
-RATE = Unit("B/s", lambda per_second: size(int(per_second)), "_bytes_per_second")
-SECONDS = Unit("s", duration, "_seconds")
+RATIO = Unit("0..1", percent, "_ratio", 3)
+BYTES = Unit("bytes", size, "_bytes", 5)
+RATE = Unit("B/s", lambda per_second: size(int(per_second)), "_bytes_per_second", 5)
+SECONDS = Unit("s", duration, "_seconds", 6)
 
 Text = Annotated[str | None, PLAIN]
 Count = Annotated[int | None, NUMBER]
@@ -70,6 +72,8 @@ Flag = Annotated[bool | None, SWITCH]
 Bytes = Annotated[int | None, BYTES]
 BytesPerSecond = Annotated[float | None, RATE]
 Ratio = Annotated[float | None, RATIO]
+Cores = Annotated[float | None, Unit("cores", percent, "_ratio", 5)]
+"""1.0 is one core, and shown as 100."""
 Seconds = Annotated[float | None, SECONDS]
 Hertz = Annotated[int | None, Unit("Hz", lambda hertz: f"{hertz / 1e6:.0f}", "_hertz")]
 Watts = Annotated[float | None, Unit("W", _whole, "_watts")]

@@ -30,7 +30,7 @@ class Metric(msgspec.Struct, Generic[S], frozen=True):
     read: Callable[[S], Any]
     show: Callable[[Any], str] = str
     width: int = 6
-    """Cells of its column; 0 takes what is left."""
+    """Cells of its column in the table of processes."""
     left: bool = False
     """Text begins at the left, numbers end at the right."""
     prometheus: str | None = None

@@ -1,17 +1,20 @@
-"""The registry of what is shown of a process; see `model.metrics.metric`."""
+"""The registry of what is shown of a process; see `model.metrics.metric`.
+
+It is made from the annotations of `Process` (`model.machine.frame`), and from what is said here of
+a row besides: where the process runs, its age, what it calls its GPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Process
+from gputop.model.machine.frame import ON_GPU, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Ancestor
-from gputop.model.machine.sections import BYTES, PLAIN, RATE, RATIO, SECONDS, Unit
-from gputop.model.machine.text import short_command
+from gputop.model.machine.sections import BYTES, PLAIN, SECONDS, Unit, marked
 from gputop.model.metrics.metric import Metric, prometheus_name
 
 
@@ -65,20 +68,27 @@ def _metric(
     id_: str,
     label: str,
     unit: Unit,
-    width: int,
     help_: str,
-    read: Callable[[ProcessRow], Any] | None = None,
+    read: Callable[[ProcessRow], Any],
+    width: int = 0,
     left: bool = False,
-) -> tuple[str, Metric[ProcessRow]]:
-    """Return an id and its metric; `read` is needed if it is no field of Process."""
-    read = read or attrgetter(f"process.{id_}")
+) -> Metric[ProcessRow]:
+    """Return a metric; `width` if its column needs more cells than its label and its unit do."""
+    width = max(width, unit.width, len(label))
     name = prometheus_name("process", id_, unit)
-    return id_, Metric(id_, label, unit.name, help_, read, unit.show, width, left, name)
+    return Metric(id_, label, unit.name, help_, read, unit.show, width, left, name)
 
 
-def _of_origin(
-    id_: str, label: str, width: int, help_: str, path: str = ""
-) -> tuple[str, Metric[ProcessRow]]:
+def _declared() -> Iterator[Metric[ProcessRow]]:
+    """Yield the metrics that Process declares, facts first."""
+    for id_, declared in get_type_hints(Process, include_extras=True).items():
+        if get_origin(declared) is Annotated:
+            kind, unit, label, help_, *_ = get_args(declared)
+            is_text = str in (kind, *get_args(kind)) and len(label) > 1  # a letter is none
+            yield _metric(id_, label, unit, help_, attrgetter(f"process.{id_}"), left=is_text)
+
+
+def _of_origin(id_: str, label: str, width: int, help_: str, path: str = "") -> Metric[ProcessRow]:
     """Return a metric of the process's origin; `path` if its field is not called `id_`."""
 
     def read(row: ProcessRow) -> Any:
@@ -87,45 +97,21 @@ def _of_origin(
             value = getattr(value, name, None)
         return value
 
-    return _metric(id_, label, PLAIN, width, help_, read, left=True)
+    return _metric(id_, label, PLAIN, help_, read, width, left=True)
 
 
-PROCESS: dict[str, Metric[ProcessRow]] = dict([
-    _metric("gpu", "GPU", Unit("", _show_instance), 3,
+_OF_ROWS: tuple[Metric[ProcessRow], ...] = (
+    _metric("gpu", "GPU", Unit("", _show_instance),
             "NVML's index of the GPU; 2:1 is GPU instance 1 of GPU 2", _instance),
-    _metric("cuda", "CUDA", PLAIN, 8,
+    _metric("cuda", "CUDA", PLAIN,
             "what it calls the GPU; ? is likely; private: who owns it can see; env-lost: it wrote"
             " over its variables",
-            attrgetter("cuda"), left=True),
-    _metric("pid", "PID", PLAIN, 7, "process number"),
-    _metric("user", "USER", PLAIN, 8, "who owns it", left=True),
-    _metric("type", "TYPE", PLAIN, 4, "C compute, G graphics, M MPS", left=True),
-    _metric("gpu_memory", "GPU-MEM", BYTES, 7, "its memory on this GPU"),
-    _metric("sm_utilization", "SM%", RATIO, 3, "its share of the SMs' time; - is no sample"),
-    _metric("idle_for", "IDLE", SECONDS, 6,
-            "no work of it seen in the samples of this GPU for so long; blank under a minute"),
-    _metric("cpu", "CPU%", RATIO, 5, "100 is one core; - at first sight"),
-    _metric("rss", "RSS", BYTES, 5, "resident memory"),
-    _metric("state", "S", PLAIN, 1, "R run, S sleep, D wait in the kernel, Z zombie"),
-    _metric("age", "TIME", SECONDS, 6, "since its start", attrgetter("age")),
-    _metric("command", "COMMAND", Unit("", short_command), 0,
-            "the script first; c shows the whole line", left=True),
-])  # fmt: skip
-"""In the order of the table's columns."""
-
-MORE: dict[str, Metric[ProcessRow]] = dict([
-    _metric("host", "HOST", PLAIN, 6, "the machine that it runs on, where several are watched",
-            attrgetter("host"), left=True),
-    _metric("idle_memory", "IDLE-MEM", BYTES, 8,
-            "its memory, once idle for idle_after (10 minutes)",
+            attrgetter("cuda"), 8, left=True),
+    _metric("age", "TIME", SECONDS, "since its start", attrgetter("age")),
+    _metric("host", "HOST", PLAIN, "the machine that it runs on, where several are watched",
+            attrgetter("host"), 6, left=True),
+    _metric("idle_memory", "IDLE-MEM", BYTES, "its memory, once idle for idle_after (10 minutes)",
             attrgetter("idle_memory")),
-    _metric("memory_utilization", "MEM%", RATIO, 4,
-            "share of time it read or wrote device memory"),
-    _metric("encoder_utilization", "ENC%", RATIO, 4, "its share of the video encoder"),
-    _metric("decoder_utilization", "DEC%", RATIO, 4, "its share of the video decoder"),
-    _metric("threads", "THREADS", PLAIN, 7, "its threads"),
-    _metric("io_read", "READ", RATE, 5, "bytes per second read from storage"),
-    _metric("io_write", "WRITE", RATE, 5, "bytes per second written to storage"),
     _of_origin("container", "CONTAINER", 14, "name, or short id, of its container",
                "container.label"),
     _of_origin("image", "IMAGE", 20, "of its container", "container.image"),
@@ -136,11 +122,29 @@ MORE: dict[str, Metric[ProcessRow]] = dict([
     _of_origin("cwd", "DIRECTORY", 24, "its working directory"),
     _of_origin("session", "SESSION", 16, "of tmux or screen"),
     _of_origin("ssh_from", "FROM", 15, "client of the ssh session that it was started in"),
-    _metric("ancestors", "PARENTS", Unit("", _parents), 24,
+    _metric("ancestors", "PARENTS", Unit("", _parents),
             "who started it, from the terminal on",
-            lambda row: (row.process.origin and row.process.origin.ancestors) or None, left=True),
-])  # fmt: skip
-"""Columns that are not shown unless they are asked for."""
+            lambda row: (row.process.origin and row.process.origin.ancestors) or None, 24,
+            left=True),
+)  # fmt: skip
+"""What a row has besides the values of its Process."""
 
-COLUMNS: dict[str, Metric[ProcessRow]] = {**PROCESS, **MORE}
+_ALL = {metric.id: metric for metric in (*_declared(), *_OF_ROWS)}
+_USUAL = (
+    "gpu", "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "idle_for", "cpu", "rss",
+    "state", "age", "command",
+)  # fmt: skip
+
+PROCESS: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in _USUAL}
+"""The columns of the table unless others are chosen, in their order."""
+
+COLUMNS: dict[str, Metric[ProcessRow]] = {**PROCESS, **_ALL}
 """Every column that the process table can have."""
+
+NUMBERS_ON_GPU: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in marked(Process, ON_GPU)}
+"""The numbers that a process has on each of its GPUs."""
+
+NUMBERS_ANYWHERE: dict[str, Metric[ProcessRow]] = {
+    id_: _ALL[id_] for id_ in Process.__annotations__ if id_ not in NUMBERS_ON_GPU
+}
+"""Its other numbers, the same on all of its GPUs."""

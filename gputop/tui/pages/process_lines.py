@@ -19,12 +19,12 @@ from gputop.model.machine.text import (
     clock,
     date_time,
     duration,
-    plural,
     printable,
     size,
 )
 from gputop.model.metrics.history import ProcessHistory
-from gputop.model.metrics.process import MORE, PROCESS, ProcessRow
+from gputop.model.metrics.metric import Metric
+from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_GPU, ProcessRow
 from gputop.sources.source import Moment
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import LABEL, Page, title
@@ -41,10 +41,8 @@ _STATES = {
     "I": "idle in the kernel",
 }
 _TYPES = {"C": "compute", "G": "graphics", "M": "compute through MPS"}
-_SHARES = {"SM%": PROCESS["sm_utilization"]} | {
-    MORE[id_].label: MORE[id_]
-    for id_ in ("memory_utilization", "encoder_utilization", "decoder_utilization")
-}
+_IN_WORDS = ("state", "idle_for")
+"""Numbers that the page tells in a sentence."""
 _LABELS = {framework.id: framework.label for framework in FRAMEWORKS}
 _CONTEXT = GIB
 """A process with fewer bytes on one GPU and more on another has only a context on the first."""
@@ -128,15 +126,18 @@ def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
 def _facts(row: ProcessRow) -> Iterator[str]:
     process = row.process
     yield f"PID {process.pid}"
-    yield f"user {PROCESS['user'].text(row)}"
-    yield _STATES.get(process.state or "", f"state {PROCESS['state'].text(row)}")
-    yield f"CPU {PROCESS['cpu'].text(row)} %"
-    yield f"RSS {PROCESS['rss'].text(row)}"
-    yield f"{MORE['threads'].text(row)} {plural(process.threads or 0, 'thread')}"
-    yield f"reads {MORE['io_read'].text(row)} B/s"
-    yield f"writes {MORE['io_write'].text(row)} B/s"
+    yield f"user {COLUMNS['user'].text(row)}"
+    yield _STATES.get(process.state or "", f"state {COLUMNS['state'].text(row)}")
+    yield from _numbers(NUMBERS_ANYWHERE, row)
     if process.start_time is not None:
-        yield f"started {date_time(process.start_time)}, {PROCESS['age'].text(row)} ago"
+        yield f"started {date_time(process.start_time)}, {COLUMNS['age'].text(row)} ago"
+
+
+def _numbers(metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow) -> Iterator[str]:
+    for id_, metric in metrics.items():
+        if id_ not in _IN_WORDS:
+            unit = " B/s" if metric.unit == "B/s" else ""
+            yield f"{metric.label} {metric.text(row)}{unit}"
 
 
 def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
@@ -176,9 +177,8 @@ def _container(container: Container | None) -> str | None:
 def _on_gpu(
     page: Page, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
 ) -> Iterator[StyledLine]:
-    facts = [f"GPU-MEM {PROCESS['gpu_memory'].text(row)}"]
-    facts += [f"{label} {metric.text(row)}" for label, metric in _SHARES.items()]
-    name, gpu = row.cuda or "", f"GPU {PROCESS['gpu'].text(row)}"
+    facts = _numbers(NUMBERS_ON_GPU, row)
+    name, gpu = row.cuda or "", f"GPU {COLUMNS['gpu'].text(row)}"
     yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
     for words in _words(row, subject):
         yield from page.wrapped(words, 2 + LABEL, "quiet")

@@ -7,7 +7,7 @@ from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
 from gputop.model.metrics.metric import Metric
-from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
+from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU, PROCESS, ProcessRow
 from gputop.model.processes.views import ViewRow
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column, Fitted, fit, sized
@@ -31,10 +31,7 @@ _LEAST_IDLE = 60.0
 _TELLING = 60.0
 """Seconds that a column stays after it last had something to show: it rarely comes and goes."""
 
-_OF_DRIVER = frozenset(
-    ["gpu_memory", "sm_utilization", "memory_utilization", "encoder_utilization",
-     "decoder_utilization", "idle_memory"]
-)  # fmt: skip
+_OF_DRIVER = {*NUMBERS_ON_GPU, "idle_memory"}
 """Columns whose values are old, and dim, while the GPU does not answer."""
 
 
