@@ -17,7 +17,7 @@ import msgspec
 from gputop.model.machine.detail import ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.finding import Finding
-from gputop.model.machine.frame import Frame, Host, Problem, Process
+from gputop.model.machine.frame import Frame, Host, Problem, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.liveness import ProcessLiveness
 from gputop.model.machine.probed import Probed
@@ -74,37 +74,13 @@ class InventoryUpdate(
 ):
     """Facts that rarely change; they replace what was known under these ids.
 
-    An id stands for a GPU or for a process on a GPU, until a Sample comes without it. The
-    InventoryUpdate has all of their fields but the numbers that `split` names.
+    An id stands for a GPU or for a process on a GPU, until a Sample comes without it. Of a GPU it
+    has all fields but the numbers that `split` names.
     """
 
     machine: MachineFacts | None = None
     gpus: dict[int, Gpu] = {}
-    processes: dict[int, Process] = {}
-
-
-Integers = list[int | None] | int | None
-"""A column: a value for each row, or the one value that all rows have."""
-Floats = list[float | None] | float | None
-Texts = list[str | None] | str | None
-
-
-class ProcessNumbers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The numbers of the processes on GPUs, a row each, named as in Process."""
-
-    id: list[int] = []
-    gpu_memory: Integers = None
-    sm_utilization: Floats = None
-    memory_utilization: Floats = None
-    encoder_utilization: Floats = None
-    decoder_utilization: Floats = None
-    idle_for: Floats = None
-    cpu: Floats = None
-    rss: Integers = None
-    state: Texts = None
-    threads: Integers = None
-    io_read: Floats = None
-    io_write: Floats = None
+    processes: dict[int, ProcessFacts] = {}
 
 
 class Sample(
@@ -119,9 +95,10 @@ class Sample(
     memory_used: int | None = None
     problem: Problem | None = None
     gpus: dict[str, Any] = {}
-    """Columns named as in Gpu, or `power_more.average` for a field of a section; one is `id`."""
-    processes: ProcessNumbers | None = None
-    """None in a Preview, before processes have been read."""
+    """Columns named as in Gpu, or `power_more.average` for a field of a section; one is `id`. A
+    column is a list with a value for each row, or the one value that all rows have."""
+    processes: dict[str, Any] | None = None
+    """Likewise, named as in Process. None in a Preview, before processes have been read."""
 
 
 class Reply(

@@ -9,15 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame, Process, ProcessFacts
 from gputop.model.machine.gpu import Gpu
-from gputop.protocol.messages import (
-    InventoryUpdate,
-    MachineFacts,
-    Preview,
-    ProcessNumbers,
-    Sample,
-)
+from gputop.protocol.messages import InventoryUpdate, MachineFacts, Preview, Sample
 
 GPU_NUMBERS = (
     "memory_used", "memory_free", "memory_unaccounted", "utilization", "memory_utilization",
@@ -29,18 +23,16 @@ GPU_SECTIONS = (
     "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink", "activity"
 )  # fmt: skip
 """Sections of a Gpu whose fields are in every Sample; the InventoryUpdate has them empty."""
-PROCESS_NUMBERS = ProcessNumbers.__struct_fields__[1:]
-PROCESS_FACTS = tuple(name for name in Process.__struct_fields__ if name not in PROCESS_NUMBERS)
-"""The other fields of a Process. Its identity comes first."""
 
 _WITHOUT_VALUES = {name: getattr(Gpu(index=0), name) for name in GPU_NUMBERS}
-_IDENTITY = PROCESS_FACTS.index("compute_instance") + 1
-_WITHOUT_NUMBERS = dict.fromkeys(PROCESS_NUMBERS)
+_PROCESS_NUMBERS = tuple(Process.__annotations__)
+_IDENTITY = ProcessFacts.__struct_fields__.index("compute_instance") + 1
+"""The facts that identify a process on a GPU come first."""
 _ROWS = 256
 """Processes in one InventoryUpdate, so that a line stays far below the reader's limit."""
 
-_facts_of = attrgetter(*PROCESS_FACTS)
-_numbers_of = attrgetter(*PROCESS_NUMBERS)
+_facts_of = attrgetter(*ProcessFacts.__struct_fields__)
+_numbers_of = attrgetter(*_PROCESS_NUMBERS)
 F = TypeVar("F")
 
 
@@ -114,18 +106,18 @@ class Splitter:
 
     def _split_processes(
         self, processes: Sequence[Process]
-    ) -> tuple[dict[int, Process], ProcessNumbers]:
+    ) -> tuple[dict[int, ProcessFacts], dict[str, Any]]:
         changed, ids, numbers = {}, [], []
         self._processes.begin()
         for process in processes:
             facts = _facts_of(process)
             id_, is_new = self._processes.id_of(facts[:_IDENTITY], facts)
             if is_new:
-                changed[id_] = replace(process, **_WITHOUT_NUMBERS)
+                changed[id_] = ProcessFacts(*facts)
             ids.append(id_)
             numbers.append(_numbers_of(process))
-        columns = dict(zip(PROCESS_NUMBERS, map(list, zip(*numbers, strict=True)), strict=False))
-        return changed, ProcessNumbers(id=ids, **_without_repetition(columns))
+        columns = dict(zip(_PROCESS_NUMBERS, map(list, zip(*numbers, strict=True)), strict=False))
+        return changed, {"id": ids, **_without_repetition(columns)}
 
 
 def _machine_facts(frame: Frame) -> MachineFacts:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode_line
-from gputop.protocol.messages import AgentMessage, InventoryUpdate, ProcessNumbers, Sample
+from gputop.protocol.messages import AgentMessage, InventoryUpdate, Sample
 from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import Splitter
 from tests.protocol.streams import EARLY, FRAME, HELLO, IDLER, REPLIES, TRAIN
@@ -121,7 +121,9 @@ def grown(recent: RecentFrames, messages: Iterable[AgentMessage]) -> int:
 def test_facts_without_frames_do_not_grow() -> None:
     """And a step back does not unpack them all: an open screen grew by 2.6 MB/s."""
     texts = [random.Random(n).randbytes(2000).hex() for n in range(25)]
-    rows = dict(enumerate(replace(TRAIN, command=text) for text in texts))
+    rows: dict[int, ProcessFacts] = {
+        n: replace(TRAIN, command=text) for n, text in enumerate(texts)
+    }
     recent = RecentFrames()
     assert grown(recent, [InventoryUpdate(processes=rows)] * 400) < 12 << 20
     assert sum(batch.unpacked for batch in recent._batches) < 9 << 20
@@ -129,8 +131,8 @@ def test_facts_without_frames_do_not_grow() -> None:
 
 def test_facts_that_change_without_end_do_not_grow() -> None:
     """They are few bytes, compressed, but each reader of a batch keeps its own."""
-    rows = {n: Process(pid=n) for n in range(1, 1001)}
-    sample = Sample(time=FRAME.time + 1, processes=ProcessNumbers(id=list(rows)))
+    rows = {n: ProcessFacts(n) for n in range(1, 1001)}
+    sample = Sample(time=FRAME.time + 1, processes={"id": list(rows)})
     recent = RecentFrames(most=1 << 20)
     messages: list[AgentMessage] = [InventoryUpdate(processes=rows), *[sample] * 32] * 20
     assert grown(recent, messages) < 7 << 20

@@ -20,7 +20,7 @@ from gputop.model.machine.gpu import Gpu
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import decode_request, encode_line
 from gputop.protocol.messages import InventoryUpdate, Refresh, Reply
-from gputop.protocol.split import PROCESS_NUMBERS, Splitter
+from gputop.protocol.split import Splitter
 from gputop.sources.demo.source import demo_frame
 from tests.protocol.streams import FRAME, HELLO, TRAIN, lines_of, read, stream
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_follows_a_greeting() -> None:
         (("gpus", "id"), [1, 1], "the same twice"),
         (("gpus", "id"), [1, 99], "not in its inventory"),
         (("gpus", "id"), [1, [2]], "not in its inventory"),
-        (("gpus", "id"), 7, "without their ids"),
+        (("gpus", "id"), 7, "without the ids of their rows"),
         (("gpus", "utilization"), [0.5, "much"], "numbers that are none"),
         (("gpus", "utilization"), [[0.5]] * 2, "numbers that are none"),
         (("gpus", "utilization"), [0.5] * 3, "sent 3 numbers for 2 rows"),
@@ -104,8 +104,11 @@ def test_what_cannot_be_follows_a_greeting() -> None:
         (("gpus", "memory_used"), 0.5, "numbers that are none"),
         (("processes", "id"), [1, 2, 3], "not in its inventory"),
         (("processes", "cpu"), [0.5] * 3, "sent 3 numbers for 2 rows"),
-        (("processes", "cpu"), "fast", "no message"),
-        (("processes", "state"), 4, "no message"),
+        (("processes", "cpu"), "fast", "numbers that are none"),
+        (("processes", "cpu"), [0.5, "fast"], "numbers that are none"),
+        (("processes", "state"), 4, "numbers that are none"),
+        (("processes", "id"), {"1": 2}, "without the ids of their rows"),
+        (("processes", "id"), [1, "2"], "not in its inventory"),
         (("processes", "x"), [1], ""),
         (("time",), "now", "no message"),
         (("time",), None, "no message"),
@@ -252,7 +255,7 @@ def test_a_second_fits_into_the_budget(processes: int, most: int) -> None:
         return round(dice.random() * 10, 4)
 
     def process(pid: int) -> Process:
-        ratios = {name: number() for name in PROCESS_NUMBERS if name not in ("state", "id")}
+        ratios = {name: number() for name in Process.__annotations__ if name != "state"}
         whole = {name: dice.randrange(10**11, 10**12) for name in ("gpu_memory", "rss")}
         return replace(TRAIN, pid=pid, **{**ratios, **whole, "threads": 4096, "state": "R"})
 
