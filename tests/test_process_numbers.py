@@ -53,6 +53,7 @@ def test_each_is_a_column(name: str) -> None:
     assert metric.read(ProcessRow(IT, None, None)) == VALUES[name]
     assert metric.text(ProcessRow(process(2), None, None)) == "-"
     assert metric.width >= len(metric.label)
+    assert not metric.left  # so it ends at the right, and is sorted from the greatest down
 
 
 def test_prometheus_has_those_on_a_gpu() -> None:
