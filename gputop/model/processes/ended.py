@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import MOST_TARGETS, SignalOutcome, Verdict, signal_name
 from gputop.model.metrics.process import ProcessRow
@@ -17,6 +17,8 @@ KEPT = 60.0
 """Seconds for which they are shown, by the times of frames."""
 MOST = 5000
 """Most processes that are kept, the newest: another machine may report any number."""
+_UNKNOWN: dict[str, None] = dict.fromkeys(Process.__annotations__)
+"""The numbers of a process of which nothing is known now."""
 
 
 class EndedProcess(NamedTuple):
@@ -95,9 +97,7 @@ class RecentlyEnded:
                 now[key] = row
                 continue
             peak = self._peaks.pop(key, row.process.gpu_memory)
-            last = replace(
-                row.process, gpu_memory=peak, sm_utilization=None, cpu=None, rss=None, state=None
-            )
+            last = replace(row.process, **{**_UNKNOWN, "gpu_memory": peak})
             row = row._replace(process=last, names=None)
             self.ended.append(EndedProcess(row, key, frame.time, self._how(key)))
 
