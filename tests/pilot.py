@@ -40,7 +40,7 @@ async def settled(*_: float) -> None:
         is_busy = (
             app._resize_timer is not None
             or screen._layout_required
-            or any(not pump._message_queue.empty() for pump in pumps)
+            or any(not pump._message_queue.empty() or pump._pending_message for pump in pumps)
         )
         quiet = 0 if is_busy else quiet + 1
 

@@ -25,8 +25,9 @@ from textual.widget import Widget
 
 from gputop.tui.terminal.compatibility import fits
 
-_TIMEOUT = 0.25
-"""Seconds after which a key that got lost in a closing screen no longer holds up the next."""
+_LOOK, _LOOKS = 0.025, 10
+"""Seconds between two looks at the queues, and looks that find them empty after which a key got lost
+in a closing screen, and holds up the next no longer. On a busy machine a key may take long."""
 _NOT_YET = 0.005
 _TYPED = (events.Key, events.Paste, events.MouseEvent)
 
@@ -110,12 +111,11 @@ class KeysInTurn(App[ReturnType]):
         if isinstance(event, events.Key) and isinstance(target, OnlyBindings):
             if not await self._check_bindings(event.key, priority=True):
                 await self._check_bindings(event.key)
-            if self.screen is screen and self._is_quiet(target):
+            if self.screen is screen and self.focused is target and self._is_idle:
                 return True
         else:
             await super().on_event(event)
-        loop = asyncio.get_running_loop()
-        self._clock = loop.call_later(_TIMEOUT, self.call_later, self._done, turn)
+        self._look(turn)
         # Bindings run when an unused key has come up to the app. Their effect may come up the
         # same way, as a message of the widget; and a new screen has something to do first, such
         # as focusing an editor.
@@ -128,9 +128,19 @@ class KeysInTurn(App[ReturnType]):
                 return self.get_widget_at(event.x, event.y)[0]
         return self.focused or self.screen
 
-    def _is_quiet(self, target: Widget) -> bool:
+    def _look(self, turn: int, left: int = _LOOKS) -> None:
+        """Give a key up once nothing was on its way at so many looks."""
+        if left == 0:
+            self.call_later(self._done, turn)
+        elif turn == self._turn and self._at_work:
+            left -= self._is_idle
+            self._clock = asyncio.get_running_loop().call_later(_LOOK, self._look, turn, left)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no widget has anything in its queue, or taken it out to look at."""
         pumps = (self, self.screen, *self.screen.walk_children())
-        return self.focused is target and all(pump._message_queue.empty() for pump in pumps)
+        return all(pump._message_queue.empty() and not pump._pending_message for pump in pumps)
 
     def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
         """Call `then` when a widget and all above it have handled what is in their queues now."""
