@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gputop.proc import mounts_in
+from gputop.proc import mounts_in, status_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -289,10 +289,10 @@ def _mounted_by(device: int) -> int:
 
 
 def _capabilities() -> bool:
-    """Return whether this process has effective capabilities, proc_pid_status(5)."""
+    """Return whether this process has effective capabilities."""
     try:
-        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-            masks = [line.split()[1] for line in file if line.startswith("CapEff:")]
+        with open("/proc/self/status", "rb") as file:
+            masks = status_field(file.read(_MOST), b"CapEff")
     except OSError:
         return False
     return any(int(mask, 16) for mask in masks)

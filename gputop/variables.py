@@ -17,6 +17,7 @@ import os
 import sys
 from time import monotonic, tzset
 
+from gputop.proc import status_field
 from gputop.trust import SEARCHED, is_elevated, is_roots, roots_of
 
 TYPE_CHECKING = False
@@ -56,6 +57,8 @@ _PATHS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR", "CUDA_HOME", "CUDA_PATH
 """Paths that only root may be able to change, as those in all other variables of gputop's own."""
 _PROXIES = "http_proxy", "https_proxy", "all_proxy", "no_proxy"
 _MOST_PATHS = 32
+_MOST_STATUS = 4096
+"""Bytes of /proc/PID/status that are read: users and parent stand before the groups."""
 _TIMEOUT = 1.0
 """Seconds for the file systems of all paths to answer."""
 _STARTERS = "SUDO_UID", "PKEXEC_UID"
@@ -198,11 +201,12 @@ def _ancestor_of_another() -> str | None:
     pid = os.getppid()
     while pid:
         try:
-            with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-                fields = dict(line.split(":", 1) for line in file if ":" in line)
-        except OSError:
+            with open(f"/proc/{pid}/status", "rb") as file:
+                status = file.read(_MOST_STATUS)
+            uid, parent = (int(status_field(status, name)[0]) for name in (b"Uid", b"PPid"))
+        except (OSError, IndexError):
             return f"process {pid}, which started it, cannot be read"
-        if (uid := fields["Uid"].split()[0]) != "0":
+        if uid != 0:
             return f"it was started from process {pid} of user {uid}"
-        pid = int(fields["PPid"])
+        pid = parent
     return None
