@@ -158,12 +158,13 @@ class ProcessReader:
     def ask_all(
         self, function: Callable[Concatenate[int, P], T], pids: Iterable[int], *args: Any
     ) -> dict[int, T]:
-        """Return what a function returns for each process, without those that do not answer or for
-        which it raises an error."""
+        """Return what a function returns for each process, in their order, without those that do
+        not answer or for which it raises an error."""
         if self._control is None:
             return {pid: function(pid, *args) for pid in pids}  # type: ignore[call-arg]
-        answers = self._ask(function, list(pids), args)
-        return {pid: answer for pid, (good, answer) in answers.items() if good}
+        asked = list(pids)
+        answers = self._ask(function, asked, args)
+        return {pid: answers[pid][1] for pid in asked if answers.get(pid, (False,))[0]}
 
     @contextmanager
     def reading_ahead(
