@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gputop.deadline import within
+from gputop.model.machine.proc_stat import parse_stat
 from gputop.model.machine.text import printable
 from gputop.reservations.folder import folder_paths, open_to_read
 from gputop.trust import open_regular
@@ -163,8 +164,8 @@ def start_of(pid: int | str) -> int | None:
     """Return the start of a process, in clock ticks since boot; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read(4096).rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+            return parse_stat(file.read(4096)).start_ticks
+    except (OSError, ValueError):
         return None
 
 

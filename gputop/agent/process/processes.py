@@ -20,8 +20,8 @@ from gputop.agent.process.procfs import read_short
 from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import (
     LONGEST_COMMAND,
+    PAGE_SIZE,
     TICKS_PER_SECOND,
-    ProcStat,
     command_line,
     name_of,
     read_stats,
@@ -30,6 +30,7 @@ from gputop.agent.process.stat import (
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.worker import Worker
 from gputop.model.machine.frame import Process
+from gputop.model.machine.proc_stat import ProcStat
 
 _COMMAND_TURNS = 20
 """The command line of a process that keeps its name is read once in this many reads."""
@@ -197,7 +198,7 @@ class ProcessCache:
             parent=stat.parent,
             state=stat.state,
             threads=stat.threads,
-            rss=stat.rss,
+            rss=stat.pages * PAGE_SIZE,
             cpu=None if cached.cpu is None else round(max(0.0, cached.cpu), 4),
             io_read=cached.io.read,
             io_write=cached.io.write,

@@ -38,6 +38,8 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from gputop.model.machine.proc_stat import parse_stat
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -405,8 +407,8 @@ def _state(pid: int) -> str:
     """Return the state of a worker; `X` if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read(512).rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
+            return parse_stat(file.read(4096)).state
+    except (OSError, ValueError):
         return "X"
 
 

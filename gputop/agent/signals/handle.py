@@ -16,8 +16,9 @@ from collections.abc import Set
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
 from gputop.agent.process.procfs import read_bounded, read_file
 from gputop.agent.process.reader import READER
-from gputop.agent.process.stat import ProcStat, command_of, parse_stat, read_stat
+from gputop.agent.process.stat import command_of, read_stat
 from gputop.agent.process.users import real_uid
+from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import SignalOutcome, signal_name
 from gputop.model.machine.text import printable
