@@ -146,7 +146,7 @@ def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
         return False
     try:
         with suppress(OSError):  # of a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # for as long as it takes: `note` does not wait
         about, now = os.fstat(descriptor), folder.find(name)
         if now is None or now.st_ino != about.st_ino:
             return False
