@@ -150,7 +150,8 @@ def _is_plain(value: str, more: str = "") -> bool:
 
 def _safe_paths(paths: Iterable[str]) -> dict[str, bool]:
     """Return which of these paths only root can change, as far as their file systems answer: one
-    that does not keeps no other from it."""
+    that does not keeps no other from it. Nothing is imported for it (deadline.py): another user's
+    module might be."""
     answers: dict[str, bool] = {}
     looks = []
     for path in list(dict.fromkeys(paths))[:_MOST_PATHS]:
