@@ -96,22 +96,26 @@ def callers_environment() -> dict[str, str]:
 
 
 def foreign_sign() -> str | None:
-    """Return what shows that root may have another user's variables; None if nothing does.
-
-    su and sudo are run by the user's shell, and do not change the login (pam_loginuid)."""
+    """Return what shows that root may have another user's variables; None if nothing does."""
     if os.getuid() != 0:
         return f"user {os.getuid()} runs it, with more rights than usual"
     for name in _STARTERS:
         if callers_environment().get(name, "0") != "0":
             return f"{name} is set"
+    if login := login_uid():
+        return f"the login is that of user {login}"
+    return _ancestor_of_another()
+
+
+def login_uid() -> int | None:
+    """Return the uid that has logged in, which su and sudo do not change (pam_loginuid); None if
+    nobody has, or if the kernel does not tell."""
     try:
         with open("/proc/self/loginuid", encoding="ascii") as file:
             login = int(file.read())
     except (OSError, ValueError):  # a kernel without audit
-        login = _NO_LOGIN
-    if login not in (0, _NO_LOGIN):
-        return f"the login is that of user {login}"
-    return _ancestor_of_another()
+        return None
+    return None if login == _NO_LOGIN else login
 
 
 def _drop(environ: MutableMapping[str, str], names: Iterable[str]) -> None:
