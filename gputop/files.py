@@ -10,6 +10,9 @@ relative to the folder that was checked, even if that is renamed:
     files    are regular and ours, or left alone: a FIFO blocks, a device acts when it is opened
 
 Folders are made for their user alone (0700), files as well (0600).
+
+`trust.why_not` walks a path as well, and differs in what it asks: whether others could change what
+is there. It counts the owner of gputop's own files as root, keeps nothing open and makes nothing.
 """
 
 from __future__ import annotations
