@@ -1,6 +1,6 @@
-"""Parsers of /proc/PID/mountinfo and /proc/PID/status, which read nothing themselves.
+"""Parsers of /proc/PID/mountinfo, status and the like, which read nothing themselves.
 
-Both files hold names that any user chooses: mount points, sources of mounts, names of processes.
+These files hold names that any user chooses: mount points, sources of mounts, names of processes.
 The kernel escapes newlines in these, and no other end of a line: text is bytes here, and only a
 newline ends a line. /proc/PID/stat is parsed by `model/machine/proc_stat.py`.
 
@@ -47,10 +47,10 @@ def mounts_in(lines: Iterable[bytes]) -> Iterator[Mount]:
             raise OSError("mountinfo is not as usual") from None
 
 
-def status_field(status: bytes, name: bytes) -> list[bytes]:
-    """Return the words in a line of /proc/PID/status, proc_pid_status(5), such as `Uid`; none if it
-    has no such line. The first line, with the name of the process, is never returned."""
-    return status.partition(b"\n" + name + b":")[2].partition(b"\n")[0].split()
+def proc_field(text: bytes, name: bytes) -> list[bytes]:
+    """Return the words behind `name:` in /proc/PID/status, io or fdinfo, such as `Uid`; none if
+    there is no such line. The first line, with the name of the process, is never returned."""
+    return text.partition(b"\n" + name + b":")[2].partition(b"\n")[0].split()
 
 
 def _unescaped(path: bytes) -> bytes:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gputop.proc import mounts_in, status_field
+from gputop.proc import mounts_in, proc_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _capabilities() -> bool:
     """Return whether this process has effective capabilities."""
     try:
         with open("/proc/self/status", "rb") as file:
-            masks = status_field(file.read(_MOST), b"CapEff")
+            masks = proc_field(file.read(_MOST), b"CapEff")
     except OSError:
         return False
     return any(int(mask, 16) for mask in masks)

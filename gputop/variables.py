@@ -17,7 +17,7 @@ import os
 import sys
 from time import monotonic, tzset
 
-from gputop.proc import status_field
+from gputop.proc import proc_field
 from gputop.trust import SEARCHED, is_elevated, is_roots, roots_of
 
 TYPE_CHECKING = False
@@ -208,7 +208,7 @@ def _ancestor_of_another() -> str | None:
         try:
             with open(f"/proc/{pid}/status", "rb") as file:
                 status = file.read(_MOST_STATUS)
-            uid, parent = (int(status_field(status, name)[0]) for name in (b"Uid", b"PPid"))
+            uid, parent = (int(proc_field(status, name)[0]) for name in (b"Uid", b"PPid"))
         except (OSError, IndexError):
             return f"process {pid}, which started it, cannot be read"
         if uid != 0:

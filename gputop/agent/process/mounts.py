@@ -17,8 +17,9 @@ from io import BytesIO
 from itertools import islice
 from typing import NamedTuple
 
+from gputop.agent.process.procfs import read_short
 from gputop.agent.process.reader import killable
-from gputop.proc import Mount, mounts_in
+from gputop.proc import Mount, mounts_in, proc_field
 
 _MOST = 4 << 20
 """Bytes of a mountinfo that are read at most."""
@@ -201,8 +202,7 @@ def _listed(pid: int, root: Mount, folder: Mount) -> list[str]:
 
 
 def _mount_id(descriptor: int) -> int:
-    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("mnt_id:"):
-                return int(line.split()[1])
-    raise OSError("a kernel that does not tell mounts")
+    words = proc_field(read_short(f"/proc/self/fdinfo/{descriptor}"), b"mnt_id")
+    if not words:
+        raise OSError("a kernel that does not tell mounts")
+    return int(words[0])

@@ -11,7 +11,7 @@ from gputop.agent.process.procfs import read_short
 from gputop.agent.worker import Worker
 from gputop.errors import UsageError
 from gputop.model.machine.text import printable
-from gputop.proc import status_field
+from gputop.proc import proc_field
 
 _MOST_UID = 2**32 - 2
 _TIMEOUT = 0.25
@@ -20,7 +20,7 @@ _TIMEOUT = 0.25
 
 def real_uid(pid: int) -> int | None:
     """Read the real uid. The owner of /proc/PID is root for processes that may not dump core."""
-    words = status_field(read_short(f"/proc/{pid}/status"), b"Uid")
+    words = proc_field(read_short(f"/proc/{pid}/status"), b"Uid")
     return int(words[0]) if words else None
 
 

@@ -22,7 +22,7 @@ from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import SignalOutcome, signal_name
 from gputop.model.machine.text import printable
-from gputop.proc import status_field
+from gputop.proc import proc_field
 
 _PF_KTHREAD = 0x00200000
 """The flag in /proc/PID/stat of a kernel thread, which has no program and takes no signal
@@ -260,7 +260,7 @@ def _status(pid: int, field: str) -> int:
         status, _ = read_bounded(f"/proc/{pid}/status", _MOST_STATUS)
     except OSError:
         return 0
-    words = status_field(status, field.encode())
+    words = proc_field(status, field.encode())
     return int(words[-1], 10 if field in ("NSpid", "Tgid", "TracerPid") else 16) if words else 0
 
 
