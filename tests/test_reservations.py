@@ -147,6 +147,18 @@ def test_two_hundred_at_once_of_two_users(locks: Path) -> None:
             os.killpg(crowd.pid, signal.SIGKILL)
 
 
+def test_who_takes_a_gpu_reads_the_folder_that_he_has_locked(locks: Path, tmp_path: Path) -> None:
+    """Its path may lead there no more: then every GPU would seem to be free."""
+    with LockFolder() as folder, folder.exclusive():
+        hold = Hold(folder, GPU, "x")
+        locks.rename(tmp_path / "moved")
+        assert read_locks() == []
+        for _ in range(2):
+            assert [lock.uuid for lock in read_locks(held=folder)] == [GPU]
+        hold.release()
+        assert read_locks(held=folder) == []
+
+
 def test_nothing_is_left_of_what_has_ended(locks: Path) -> None:
     with LockFolder() as folder, folder.exclusive():
         kept, ended = Hold(folder, GPU, "kept"), Hold(folder, "GPU-2", "ended")
