@@ -51,7 +51,7 @@ for n in range(200):
             os.setuid(4711 + n % 2)
         os.read(go, 1)
         with LockFolder() as folder, folder.exclusive():
-            taken = {lock.uuid for lock in read_locks()}
+            taken = {lock.uuid for lock in read_locks(held=folder)}
             free = [f"GPU-{k}" for k in range(8) if f"GPU-{k}" not in taken]
             if free:
                 Hold(folder, free[0], f"number {n}").inherit()
