@@ -40,6 +40,7 @@
     headers.py  headers of HTTP requests, which are secrets
     variables.py  the environment variables that root keeps
     trust.py    what gputop may run, connect to and open
+    proc.py     parsers of /proc/PID/mountinfo, status and the like
     output.py   standard output and standard error, as every command writes to them
     errors.py   the exception tree
     deadline.py a call that may hang

@@ -3,12 +3,19 @@
 deadline.py              one call in its own thread, given up after a time (this module)
 agent/worker.py          the same call for every frame, in one thread that keeps its last answer
 agent/process/reader.py  calls about another user's process, in a child process that is killed
+agent/program.py         a program that is run for its output, and killed with what it started
+
+Some wait in a way of their own. variables.py runs before root may import `threading`, which might
+be another user's; sources/many.py yields the answers of many hosts as they come; sources/child.py
+and sources/ssh/process.py talk with a program that lasts; notify.py runs the user's own command,
+which keeps its terminal.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -53,3 +60,9 @@ def within(seconds: float, function: Callable[[], T]) -> T:
     if not call.wait(seconds):
         raise TimeoutError(f"no answer for {seconds:g} s")
     return call.result()
+
+
+def wait_for_all(calls: Iterable[Call[T]], seconds: float) -> bool:
+    """Wait at most `seconds` for all of these calls, and return whether they have returned."""
+    end = time.monotonic() + seconds
+    return all(call.wait(max(0.0, end - time.monotonic())) for call in calls)

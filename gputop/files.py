@@ -10,11 +10,15 @@ relative to the folder that was checked, even if that is renamed:
     files    are regular and ours, or left alone: a FIFO blocks, a device acts when it is opened
 
 Folders are made for their user alone (0700), files as well (0600).
+
+`trust.why_not` walks a path as well, and differs in what it asks: whether others could change what
+is there. It counts the owner of gputop's own files as root, keeps nothing open and makes nothing.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -243,6 +247,23 @@ def publish_file(path: str, data: bytes, mode: int) -> None:
     folder, name = _named(path)
     with folder:
         folder.publish(name, data, mode)
+
+
+def lock_file(descriptor: int, seconds: float) -> bool:
+    """Take the flock(2) of a file or folder, which others may hold for as long as they want; return
+    whether it was free within `seconds`. OSError from a file system without locks.
+
+    Who waits tries again after 2 to 30 ms, at random: there is no order among them.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+        time.sleep(0.002 + 0.028 * os.urandom(1)[0] / 255)
 
 
 def _named(path: str) -> tuple[Folder, str]:

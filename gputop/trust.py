@@ -25,6 +25,8 @@ from __future__ import annotations
 import os
 import stat
 
+from gputop.proc import mounts_in, proc_field
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -277,21 +279,20 @@ def _uid_ranges() -> list[tuple[int, int, int]]:
 
 def _mounted_by(device: int) -> int:
     """Return the uid that serves a FUSE file system and can fake its owners; 0 for any other."""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-        for line in mounts:
-            fields, _, rest = line.partition(" - ")
-            if fields.split()[2] == wanted and rest.startswith("fuse"):
-                uid = rest.partition("user_id=")[2].partition(",")[0].strip()
-                return int(uid) if uid.isdecimal() else 0
+    wanted, user = f"{os.major(device)}:{os.minor(device)}", b"user_id="
+    with open("/proc/self/mountinfo", "rb") as lines:
+        for mount in mounts_in(lines):
+            if mount.device == wanted and mount.kind.startswith("fuse"):
+                ids = [word[len(user) :] for word in mount.options if word.startswith(user)]
+                return max(map(int, ids), default=0)
     return 0
 
 
 def _capabilities() -> bool:
-    """Return whether this process has effective capabilities, proc_pid_status(5)."""
+    """Return whether this process has effective capabilities."""
     try:
-        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-            masks = [line.split()[1] for line in file if line.startswith("CapEff:")]
+        with open("/proc/self/status", "rb") as file:
+            masks = proc_field(file.read(_MOST), b"CapEff")
     except OSError:
         return False
     return any(int(mask, 16) for mask in masks)

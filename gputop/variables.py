@@ -17,6 +17,7 @@ import os
 import sys
 from time import monotonic, tzset
 
+from gputop.proc import proc_field
 from gputop.trust import SEARCHED, is_elevated, is_roots, roots_of
 
 TYPE_CHECKING = False
@@ -56,6 +57,8 @@ _PATHS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR", "CUDA_HOME", "CUDA_PATH
 """Paths that only root may be able to change, as those in all other variables of gputop's own."""
 _PROXIES = "http_proxy", "https_proxy", "all_proxy", "no_proxy"
 _MOST_PATHS = 32
+_MOST_STATUS = 4096
+"""Bytes of /proc/PID/status that are read: users and parent stand before the groups."""
 _TIMEOUT = 1.0
 """Seconds for the file systems of all paths to answer."""
 _STARTERS = "SUDO_UID", "PKEXEC_UID"
@@ -93,22 +96,26 @@ def callers_environment() -> dict[str, str]:
 
 
 def foreign_sign() -> str | None:
-    """Return what shows that root may have another user's variables; None if nothing does.
-
-    su and sudo are run by the user's shell, and do not change the login (pam_loginuid)."""
+    """Return what shows that root may have another user's variables; None if nothing does."""
     if os.getuid() != 0:
         return f"user {os.getuid()} runs it, with more rights than usual"
     for name in _STARTERS:
         if callers_environment().get(name, "0") != "0":
             return f"{name} is set"
+    if login := login_uid():
+        return f"the login is that of user {login}"
+    return _ancestor_of_another()
+
+
+def login_uid() -> int | None:
+    """Return the uid that has logged in, which su and sudo do not change (pam_loginuid); None if
+    nobody has, or if the kernel does not tell."""
     try:
         with open("/proc/self/loginuid", encoding="ascii") as file:
             login = int(file.read())
     except (OSError, ValueError):  # a kernel without audit
-        login = _NO_LOGIN
-    if login not in (0, _NO_LOGIN):
-        return f"the login is that of user {login}"
-    return _ancestor_of_another()
+        return None
+    return None if login == _NO_LOGIN else login
 
 
 def _drop(environ: MutableMapping[str, str], names: Iterable[str]) -> None:
@@ -147,7 +154,8 @@ def _is_plain(value: str, more: str = "") -> bool:
 
 def _safe_paths(paths: Iterable[str]) -> dict[str, bool]:
     """Return which of these paths only root can change, as far as their file systems answer: one
-    that does not keeps no other from it."""
+    that does not keeps no other from it. Nothing is imported for it (deadline.py): another user's
+    module might be."""
     answers: dict[str, bool] = {}
     looks = []
     for path in list(dict.fromkeys(paths))[:_MOST_PATHS]:
@@ -198,11 +206,12 @@ def _ancestor_of_another() -> str | None:
     pid = os.getppid()
     while pid:
         try:
-            with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-                fields = dict(line.split(":", 1) for line in file if ":" in line)
-        except OSError:
+            with open(f"/proc/{pid}/status", "rb") as file:
+                status = file.read(_MOST_STATUS)
+            uid, parent = (int(proc_field(status, name)[0]) for name in (b"Uid", b"PPid"))
+        except (OSError, IndexError):
             return f"process {pid}, which started it, cannot be read"
-        if (uid := fields["Uid"].split()[0]) != "0":
+        if uid != 0:
             return f"it was started from process {pid} of user {uid}"
-        pid = int(fields["PPid"])
+        pid = parent
     return None

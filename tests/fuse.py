@@ -47,8 +47,11 @@ class Fuse:
     """Mounted while the context lasts. Without `serve` nothing is ever answered, not even the
     first request; after `stop` nothing any more."""
 
-    def __init__(self, folder: Path, user: int = 0, has_page: bool = False) -> None:
+    def __init__(
+        self, folder: Path, user: int = 0, has_page: bool = False, source: str = "dead"
+    ) -> None:
         self.folder, self._user, self._has_page = folder, user, has_page
+        self._source = source.encode()
         self.requests: list[int] = []
         """Opcodes that came, answered or not."""
         self._stopped = threading.Event()
@@ -63,7 +66,7 @@ class Fuse:
         self._wake = os.pipe()
         self._device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self._device},rootmode=40000,user_id={self._user},group_id=0,allow_other"
-        if _LIBC.mount(b"dead", bytes(self.folder), b"fuse.dead", 6, options.encode()):
+        if _LIBC.mount(self._source, bytes(self.folder), b"fuse.dead", 6, options.encode()):
             os.close(self._device)
             raise OSError(ctypes.get_errno(), "mount")
         return self

@@ -205,6 +205,19 @@ def test_a_keeper_that_can_no_longer_answer_ends_its_readers() -> None:
     assert in_child(run, os.getuid()) == ""
 
 
+def test_answers_come_in_the_order_of_the_questions() -> None:
+    """New processes are asked in a random one, so that one that is stuck hides no other for long;
+    children are signalled and listed in theirs."""
+
+    def run() -> None:
+        reader, pids = ProcessReader(), psutil.pids()
+        reader.start()
+        assert list(reader.ask_all(read_stat, pids)) == pids
+        reader.stop()
+
+    assert in_child(run, os.getuid()) == ""
+
+
 def zombies() -> list[str]:
     """Of this process."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

@@ -51,7 +51,7 @@ for n in range(200):
             os.setuid(4711 + n % 2)
         os.read(go, 1)
         with LockFolder() as folder, folder.exclusive():
-            taken = {lock.uuid for lock in read_locks()}
+            taken = {lock.uuid for lock in read_locks(held=folder)}
             free = [f"GPU-{k}" for k in range(8) if f"GPU-{k}" not in taken]
             if free:
                 Hold(folder, free[0], f"number {n}").inherit()
@@ -145,6 +145,18 @@ def test_two_hundred_at_once_of_two_users(locks: Path) -> None:
                     assert taken[gpu] == (f"number {n}", uid)
         finally:
             os.killpg(crowd.pid, signal.SIGKILL)
+
+
+def test_who_takes_a_gpu_reads_the_folder_that_he_has_locked(locks: Path, tmp_path: Path) -> None:
+    """Its path may lead there no more: then every GPU would seem to be free."""
+    with LockFolder() as folder, folder.exclusive():
+        hold = Hold(folder, GPU, "x")
+        locks.rename(tmp_path / "moved")
+        assert read_locks() == []
+        for _ in range(2):
+            assert [lock.uuid for lock in read_locks(held=folder)] == [GPU]
+        hold.release()
+        assert read_locks(held=folder) == []
 
 
 def test_nothing_is_left_of_what_has_ended(locks: Path) -> None:

@@ -532,6 +532,20 @@ def test_a_file_system_that_says_it_is_roots(tmp_path: Path) -> None:
         assert trust.is_roots(str(tmp_path / "mount"))
 
 
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("mount", "user_id=0"), ("mount", "user_id=0,x"), ("mount", "a - fuse b user_id=0"),
+     ("a\rb", "dead"), ("\r", "dead")],
+)  # fmt: skip
+def test_a_file_system_that_hides_whose_it_is(name: str, source: str, tmp_path: Path) -> None:
+    """fusermount lets a user choose where it is mounted and what it is called (fsname)."""
+    folder = tmp_path / name
+    folder.mkdir()
+    with Fuse(folder, user=EVE, source=source) as fuse:
+        fuse.serve()
+        assert trust.why_not(str(folder)) == f"{folder} is a file system of uid {EVE}'s own making"
+
+
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("text")
     (tmp_path / "link").symlink_to("plain")

@@ -192,6 +192,26 @@ else:
     assert done.stdout.endswith(f" of user {EVE}\n")
 
 
+def test_who_logged_in_is_known_to_the_proxies_and_to_the_audit_log() -> None:
+    """Where pam_loginuid has set it, su and sudo leave it as it is."""
+    code = f"""
+from gputop.agent.signals.audit import _login
+from gputop.variables import foreign_sign, login_uid
+for login in ("0", "{EVE}"):
+    with open("/proc/self/loginuid", "w") as file:
+        file.write(login)
+    print(login_uid(), _login(), foreign_sign())
+"""
+    env = {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    if "PermissionError" in done.stderr or "FileNotFoundError" in done.stderr:
+        pytest.skip("no login can be set here: the kernel has no audit, or it is a container")
+    nobody, hers = done.stdout.splitlines()
+    assert nobody.startswith("0 root ")
+    assert "login" not in nobody
+    assert hers == f"{EVE} {EVE} the login is that of user {EVE}"
+
+
 def test_a_kill_is_in_roots_own_log(here: Machine, eve: Path) -> None:
     """Whatever HOME she left. Her settings do not count either."""
     (eve / "gputop").mkdir()

@@ -16,12 +16,13 @@ from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import is_free, read_detail, read_liveness, read_stack
-from gputop.agent.process.stat import ProcStat, every_process, read_stat
+from gputop.agent.process.stat import every_process, read_stat
 from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
 from gputop.model.cuda.inventory import Inventory, frame_devices
 from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Candidate
 from gputop.protocol.messages import (

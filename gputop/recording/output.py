@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import time
 import zlib
 from contextlib import suppress
 
 from gputop.errors import GputopError
-from gputop.files import Folder, UnsafeFileError
+from gputop.files import Folder, UnsafeFileError, lock_file
 from gputop.recording.datafile import INDEX
 from gputop.recording.entries import MAGIC, SIZE, IndexEntry
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
 """Errors of a file system without locks, as Lustre often is: a second recorder goes unnoticed."""
-
-_ATTEMPTS, _MOMENT = 10, 0.02
-"""Attempts to lock a file, and seconds between two."""
+_LOCK_TIMEOUT = 0.2
+"""Seconds to wait for a reader, which holds a lock for a moment to see whether there is one."""
 
 
 class DataOutput:
@@ -90,18 +87,14 @@ def _open_ours(folder: Folder, name: str, flags: int) -> int:
 
 
 def _lock(descriptor: int, path: str) -> None:
-    """Lock it; a reader that checks for a lock holds one for a moment."""
-    for _ in range(_ATTEMPTS):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_MOMENT)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            return
-    raise GputopError(f"another recorder writes to {path}: end that one, or give another place")
+    try:
+        is_locked = lock_file(descriptor, _LOCK_TIMEOUT)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return
+    if not is_locked:
+        raise GputopError(f"another recorder writes to {path}: end that one, or give another place")
 
 
 def _append(descriptor: int, data: bytes) -> None:

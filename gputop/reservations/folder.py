@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import re
 import stat
 import time
@@ -14,7 +13,7 @@ from itertools import islice
 
 from gputop.deadline import within
 from gputop.errors import GputopError
-from gputop.files import reason_of
+from gputop.files import lock_file, reason_of
 from gputop.trust import is_elevated, why_open
 
 VARIABLE = "GPUTOP_LOCKS"
@@ -96,8 +95,7 @@ class LockFolder:
 
         Every user can keep it locked, which must not keep the others from starting programs: after
         `timeout` seconds it is not waited for any more, and of two who take the same GPU the later
-        one gives it back. Waiting processes retry at random, short intervals: there is no order
-        among them. ReservationError if the folder cannot be locked at all.
+        one gives it back. ReservationError if the folder cannot be locked at all.
         """
         held = self.kept_by is None and self._lock(timeout)
         try:
@@ -107,18 +105,13 @@ class LockFolder:
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def _lock(self, timeout: float) -> bool:
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    self.kept_by = self._who()
-                    return False
-            except OSError as error:
-                raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
-            time.sleep(random.uniform(0.002, 0.03))
+        try:
+            is_locked = lock_file(self.descriptor, timeout)
+        except OSError as error:
+            raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
+        if not is_locked:
+            self.kept_by = self._who()
+        return is_locked
 
     def _who(self) -> str:
         about = os.fstat(self.descriptor)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gputop.deadline import within
+from gputop.model.machine.proc_stat import parse_stat
 from gputop.model.machine.text import printable
-from gputop.reservations.folder import folder_paths, open_to_read
+from gputop.reservations.folder import LockFolder, folder_paths, open_to_read
 from gputop.trust import open_regular
 
 QUEUE = "queue"
@@ -59,15 +60,20 @@ class LockEntry(NamedTuple):
     data: bytes
 
 
-def read_locks(start_of: Callable[[int], int | None] | None = None) -> list[LockFile]:
+def read_locks(
+    start_of: Callable[[int], int | None] | None = None, held: LockFolder | None = None
+) -> list[LockFile]:
     """Return the reservations and the places in the queue, the oldest first. Folders that cannot be
     read are skipped. `start_of` returns the start of a process in clock ticks, or None; it must not
-    block."""
+    block. `held`: one that is open, and is read whatever has become of its path."""
     locks: list[LockFile] = []
     start_of = start_of or _StartReader().start_of
     for path in folder_paths():
         try:
-            descriptor = open_to_read(path)
+            if held is not None and held.path == path:
+                descriptor = os.dup(held.descriptor)
+            else:
+                descriptor = open_to_read(path)
         except OSError:
             continue
         try:
@@ -163,8 +169,8 @@ def start_of(pid: int | str) -> int | None:
     """Return the start of a process, in clock ticks since boot; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read(4096).rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+            return parse_stat(file.read(4096)).start_ticks
+    except (OSError, ValueError):
         return None
 
 

@@ -12,7 +12,7 @@ import sys
 from fcntl import F_SETPIPE_SZ, fcntl
 
 from gputop.errors import DriverError, SourceError
-from gputop.sources.child import PipedProcess
+from gputop.sources.child import LineBuffer, PipedProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _WITHOUT_SCREEN = {*_SNAPSHOTS, "--demo", "-h", "--help", "-V", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer line, whatever users write into their processes."""
+_TOO_LONG = f"the agent sent a line of more than {MAX_LINE >> 20} MiB: start it again"
 _READ = 1 << 20
 """Bytes that a pipe and its reader have room for: the messages of an instant pass at once."""
 
@@ -44,34 +45,20 @@ class AgentOutput:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._ahead = bytearray()
+        self._lines = LineBuffer()
 
     def line(self, seconds: float | None) -> bytes:
         """Return the next line, with its end; at the end of the output what is left, then nothing.
 
         SourceError for a line that is longer than any agent's.
         """
-        searched = 0
-        while not (size := self._ahead.find(b"\n", searched) + 1):
-            searched = len(self._ahead)
-            if searched > MAX_LINE:
-                raise SourceError(
-                    f"the agent sent a line of more than {MAX_LINE >> 20} MiB: start it again"
-                )
-            if not self._fill(seconds):
-                return self._take(searched)
-        return self._take(size)
+        return self._lines.line(lambda: self._read(seconds), MAX_LINE, _TOO_LONG)
 
     def close(self) -> None:
         """Close the pipe."""
         os.close(self._descriptor)
 
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._ahead[:size])
-        del self._ahead[:size]
-        return taken
-
-    def _fill(self, seconds: float | None) -> bool:
+    def _read(self, seconds: float | None) -> bytes:
         if seconds is not None:
             from select import POLLIN, poll  # a screen waits for ever, and starts sooner without
 
@@ -83,9 +70,7 @@ class AgentOutput:
                     f"the agent has not answered for {seconds:g} s: it is stopped, or the machine "
                     "is overloaded; try again"
                 )
-        more = os.read(self._descriptor, _READ)
-        self._ahead += more
-        return bool(more)
+        return os.read(self._descriptor, _READ)
 
 
 become_agent: Callable[[list[str]], int] | None = None

@@ -25,6 +25,33 @@ _TIDIES_UP = 0.5
 _SIGKILL = 9
 
 
+class LineBuffer:
+    """What has come of an output, taken line by line."""
+
+    def __init__(self) -> None:
+        self._ahead = bytearray()
+
+    def line(self, read: Callable[[], bytes], most: int, too_long: str) -> bytes:
+        """Return the next line, with its end; at the end of the output what is left, then nothing.
+
+        `read` waits for more and returns it, nothing at the end; what it raises loses nothing that
+        has come. SourceError, with the words `too_long`, for a line of more than `most` bytes.
+        """
+        searched = 0
+        while not (size := self._ahead.find(b"\n", searched) + 1):
+            searched = len(self._ahead)
+            if searched > most:
+                raise SourceError(too_long)
+            more = read()
+            self._ahead += more
+            if not more:
+                size = searched
+                break
+        line = bytes(self._ahead[:size])
+        del self._ahead[:size]
+        return line
+
+
 class PipedProcess:
     """A program in a session of its own, since the terminal's signals are for the screen.
 

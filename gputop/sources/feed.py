@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from gputop.deadline import Call
+from gputop.deadline import Call, wait_for_all
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -31,10 +30,7 @@ def close_all(sources: Sequence[Source]) -> None:
     if len(sources) == 1:
         sources[0].close()
         return
-    calls = [Call(source.close) for source in sources]
-    end = time.monotonic() + _CLOSING
-    for call in calls:
-        call.wait(max(0.0, end - time.monotonic()))
+    wait_for_all([Call(source.close) for source in sources], _CLOSING)
 
 
 class Feed:

@@ -352,6 +352,14 @@ def origin_of(pid: int) -> Origin:
     return read_origin(pid, variables, stat.read_stat)
 
 
+def test_what_is_read_and_written_is_that_of_storage(tmp_path: Path) -> None:
+    """What a process writes into a pipe, or reads from memory, is not."""
+    with open(tmp_path / "file", "wb", buffering=0) as file, open("/dev/null", "wb") as nothing:
+        file.write(bytes(1 << 16))
+        nothing.write(bytes(1 << 16))
+    assert read_io(os.getpid()) == psutil.Process().io_counters()[2:4]
+
+
 @needs_root
 def test_another_users_process_tells_little() -> None:
     """Only root and its owner may see its directory, its variables and its I/O."""

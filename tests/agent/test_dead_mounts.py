@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.process.mounts import Mount, Mounts
+from gputop.agent.process.mounts import Mounts
 from tests.agent.driving import Agent, Json, until
 from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine, build
@@ -369,8 +369,24 @@ def test_a_process_that_is_asked_for_by_name(
 
 def test_a_mount_point_with_a_carriage_return_in_its_name() -> None:
     """The kernel escapes blanks, newlines and backslashes in it."""
-    lines = b"25 1 8:1 / / rw - ext4 d rw\n36 25 0:53 / /mnt/a\rb rw shared:1 - autofs auto rw\n"
+    lines = (
+        b"25 1 8:1 / / rw - ext4 d rw\n",
+        b"36 25 0:53 /of /mnt/a\rb\\040c rw shared:1 - autofs auto rw,fd=5\n",
+    )
     mounts = Mounts(lines)
-    assert mounts.root == Mount(25, "8:1", b"/", "ext4")
-    assert mounts.over(mounts.root, b"/mnt/a\rb") == Mount(36, "0:53", b"/", "autofs")
-    assert mounts.below(mounts.root, b"/mnt") == ["a\rb"]
+    assert mounts.root is not None
+    assert (mounts.root.id, mounts.root.device, mounts.root.kind) == (25, "8:1", "ext4")
+    over = mounts.over(mounts.root, b"/mnt/a\rb c")
+    assert over is not None
+    assert (over.id, over.device, over.root, over.kind) == (36, "0:53", b"/of", "autofs")
+    assert over.options == [b"rw", b"fd=5"]
+    assert mounts.below(mounts.root, b"/mnt") == ["a\rb c"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"25 1 8:1 / /", b"25 x 8:1 / / rw - ext4 d rw", b"25 1 8:1 / /\\09 rw - a b c"]
+)
+def test_a_line_that_is_no_mount_is_an_error(line: bytes) -> None:
+    """What is mounted there might be what another user has mounted."""
+    with pytest.raises(OSError, match="not as usual"):
+        Mounts([b"25 1 8:1 / / rw - ext4 d rw\n", line])

@@ -91,3 +91,11 @@ def test_a_job_is_written_as_sacct_writes_it() -> None:
 def test_a_container_is_called_by_its_name_if_that_is_known() -> None:
     assert Container(ID).label == ID[:12]
     assert Container(ID, name="vllm").label == "vllm"
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_no_group_of_a_users_own_passes_for_a_line(end: str) -> None:
+    """Who may make groups below a job's chooses their names; the kernel refuses only newlines."""
+    named = f"x{end}1:name=systemd:"
+    found = parse_cgroup(f"4:freezer:/slurm/uid_1000/job_55/step_0/{named}/slurm/job_77/step_9\n")
+    assert (found.slurm_job, found.slurm_step) == ("55", "0")

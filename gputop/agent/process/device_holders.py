@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gputop.agent.process.procfs import open_files, read_link
-from gputop.agent.process.stat import ProcStat, command_of, started
+from gputop.agent.process.stat import command_of, started
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.model.machine.gpu import DeviceHolder, HolderReason
+from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.process_id import ProcessId
 
 _KERNEL_THREADS = 2

@@ -18,10 +18,11 @@ from gputop.agent.process.mounts import view_of
 from gputop.agent.process.origin import read_origin
 from gputop.agent.process.procfs import read_cgroup, read_file, read_link
 from gputop.agent.process.reader import READER
-from gputop.agent.process.stat import ProcStat, every_process, read_stat
+from gputop.agent.process.stat import every_process, read_stat
 from gputop.agent.worker import Worker
 from gputop.model.machine.environment import CudaContext, Environ, what_matters
 from gputop.model.machine.origin import Container, Origin
+from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.process_id import ProcessId
 
 _AGAIN = 120.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from gputop.agent.process.mounts import alike
 from gputop.agent.process.procfs import ENVIRON, read_bounded
 from gputop.agent.process.reader import READER, NoAnswerError
-from gputop.agent.process.stat import ProcStat, read_stat
+from gputop.agent.process.stat import read_stat
 from gputop.model.machine.environment import (
     NAME,
     ORDER,
@@ -23,6 +23,7 @@ from gputop.model.machine.environment import (
     parse_environ,
     what_matters,
 )
+from gputop.model.machine.proc_stat import ProcStat
 
 _MOST = 64
 """Descendants of a process, or ancestors, that are read at most."""

@@ -13,16 +13,18 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack
+from io import BytesIO
 from itertools import islice
 from typing import NamedTuple
 
+from gputop.agent.process.procfs import read_short
 from gputop.agent.process.reader import killable
+from gputop.proc import Mount, mounts_in, proc_field
 
 _MOST = 4 << 20
 """Bytes of a mountinfo that are read at most."""
 _NAMES = 1 << 16
 """Names in /dev that are read at most."""
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
 _DEV = b"/dev"
 _IN_MEMORY = "devtmpfs", "tmpfs", "ramfs"
 _LOCAL = frozenset({*_IN_MEMORY, "rootfs", "overlay", "squashfs", "erofs", "ext2", "ext3", "ext4",
@@ -37,26 +39,16 @@ MountRoot = tuple[int, str]
 """Inode of a mount namespace, and the root in it: processes that share both see the same files."""
 
 
-class Mount(NamedTuple):
-    """A line of mountinfo."""
-
-    id: int
-    device: str
-    """The file system's device, as `0:53`: the same wherever it is mounted."""
-    root: bytes
-    """The path in the file system that is mounted."""
-    kind: str
-    """The type of the file system, as `ext4` or `autofs`."""
-
-
 class Mounts:
     """The mounts that a process can see, with paths as it sees them."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        """OSError for a line that is none of mountinfo."""
         self._ids: set[int] = set()
         self._over: dict[tuple[int, bytes], Mount] = {}
-        for line in text.split(b"\n"):  # not splitlines(): names may hold carriage returns
-            self._add(line)
+        for mount in mounts_in(lines):
+            self._ids.add(mount.id)
+            self._over[mount.parent, mount.point] = mount
 
     def over(self, mount: Mount, path: bytes) -> Mount | None:
         """Return the topmost mount at a path of a mount; None if nothing is mounted there."""
@@ -78,17 +70,6 @@ class Mounts:
                 return self.over(mount, b"/") or mount
         return None
 
-    def _add(self, line: bytes) -> None:
-        """Add `id parent device root mount-point options ... - kind ...`, proc_pid_mountinfo(5)."""
-        head, _, tail = line.partition(b" - ")
-        fields, kind = head.split(b" "), tail.partition(b" ")[0]
-        if len(fields) >= 5 and fields[0].isdigit() and fields[1].isdigit():
-            root, point = (_ESCAPED.sub(_unescaped, text) for text in fields[3:5])
-            device = fields[2].decode("ascii", "replace")
-            mount = Mount(int(fields[0]), device, root, kind.decode("ascii", "replace"))
-            self._ids.add(mount.id)
-            self._over[int(fields[1]), point] = mount
-
 
 def read_mounts(pid: int) -> Mounts:
     """Read the mounts of a process; OSError, also if there are too many."""
@@ -96,11 +77,7 @@ def read_mounts(pid: int) -> Mounts:
         text = file.read(_MOST)
     if len(text) == _MOST:
         raise OSError("too many mounts")
-    return Mounts(text)
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 8) & 0xFF])
+    return Mounts(BytesIO(text))
 
 
 @killable(None)
@@ -169,7 +146,7 @@ def device_nodes(pid: int) -> DeviceNodes | None:
     except OSError:
         return None
     minors = minors_of([*names, *mounts.below(over or root, _DEV)])
-    return None if minors is None else DeviceNodes(minors, over and (over.device, over.root))
+    return None if minors is None else DeviceNodes(minors, _mounted(over))
 
 
 def minors_of(names: Iterable[str]) -> frozenset[int] | None:
@@ -183,7 +160,7 @@ def minors_of(names: Iterable[str]) -> frozenset[int] | None:
 def _names_in_dev(pid: int, root: Mount, over: Mount | None) -> list[str]:
     """Return the names in the /dev of a process, without those that only mounts show. OSError."""
     folder = over or root
-    if over is not None and (over.device, over.root) == _own_dev():
+    if over is not None and _mounted(over) == _own_dev():
         return os.listdir("/dev")
     if os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user"):
         if {root.kind, folder.kind} <= _LOCAL:
@@ -196,7 +173,11 @@ def _names_in_dev(pid: int, root: Mount, over: Mount | None) -> list[str]:
 def _own_dev() -> tuple[str, bytes] | None:
     mounts = read_mounts(os.getpid())
     own = mounts.root and mounts.over(mounts.root, _DEV)
-    return own and (own.device, own.root)
+    return _mounted(own)
+
+
+def _mounted(mount: Mount | None) -> tuple[str, bytes] | None:
+    return None if mount is None else (mount.device, mount.root)
 
 
 def _listed(pid: int, root: Mount, folder: Mount) -> list[str]:
@@ -221,8 +202,7 @@ def _listed(pid: int, root: Mount, folder: Mount) -> list[str]:
 
 
 def _mount_id(descriptor: int) -> int:
-    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("mnt_id:"):
-                return int(line.split()[1])
-    raise OSError("a kernel that does not tell mounts")
+    words = proc_field(read_short(f"/proc/self/fdinfo/{descriptor}"), b"mnt_id")
+    if not words:
+        raise OSError("a kernel that does not tell mounts")
+    return int(words[0])

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from gputop.agent.process.procfs import read_cgroup, read_file, read_link
-from gputop.agent.process.stat import ProcStat
 from gputop.model.machine.origin import Ancestor, Origin
+from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.text import printable
 
 _TERMINALS = ("tmux", "screen", "SCREEN", "sshd")

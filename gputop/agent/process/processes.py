@@ -20,8 +20,8 @@ from gputop.agent.process.procfs import read_short
 from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import (
     LONGEST_COMMAND,
+    PAGE_SIZE,
     TICKS_PER_SECOND,
-    ProcStat,
     command_line,
     name_of,
     read_stats,
@@ -30,6 +30,8 @@ from gputop.agent.process.stat import (
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.worker import Worker
 from gputop.model.machine.frame import Process
+from gputop.model.machine.proc_stat import ProcStat
+from gputop.proc import proc_field
 
 _COMMAND_TURNS = 20
 """The command line of a process that keeps its name is read once in this many reads."""
@@ -70,10 +72,11 @@ class IoRates:
 def read_io(pid: int) -> tuple[int, int]:
     """Return the bytes that a process has read from and written to storage, proc_pid_io(5);
     OSError, ValueError."""
-    fields = dict(line.split(b": ") for line in read_short(f"/proc/{pid}/io").splitlines())
-    if not fields:
+    text = read_short(f"/proc/{pid}/io")
+    read, written = proc_field(text, b"read_bytes"), proc_field(text, b"write_bytes")
+    if not (read and written):
         raise OSError("its counters cannot be read")
-    return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
+    return int(read[0]), int(written[0])
 
 
 class _CachedFacts(msgspec.Struct):
@@ -197,7 +200,7 @@ class ProcessCache:
             parent=stat.parent,
             state=stat.state,
             threads=stat.threads,
-            rss=stat.rss,
+            rss=stat.pages * PAGE_SIZE,
             cpu=None if cached.cpu is None else round(max(0.0, cached.cpu), 4),
             io_read=cached.io.read,
             io_write=cached.io.write,

@@ -6,9 +6,10 @@ can fill is read here, with a limit in bytes or entries, and in time if the kern
 Callers learn when something was cut: it never looks complete. What a process can block is read by
 functions that are declared `killable` (reader.py).
 
-psutil lists processes and reads the boot time and the load of the machine. Its other
-facts are read by hand, because of their cost (microseconds of CPU time, for one of 1,000 processes)
-or because of what another user can do to them (psutil 7.2):
+psutil tells what no user controls: pids(), boot_time(), and of the host (agent/host.py)
+cpu_count(), cpu_percent() and virtual_memory(). Its other facts are read by hand, because of their
+cost (microseconds of CPU time, for one of 1,000 processes) or because of what another user can do
+to them (psutil 7.2):
 
     fact                         psutil  by hand  why
     PIDs                              2           psutil.pids()

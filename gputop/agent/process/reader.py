@@ -38,6 +38,8 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from gputop.model.machine.proc_stat import parse_stat
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -158,12 +160,13 @@ class ProcessReader:
     def ask_all(
         self, function: Callable[Concatenate[int, P], T], pids: Iterable[int], *args: Any
     ) -> dict[int, T]:
-        """Return what a function returns for each process, without those that do not answer or for
-        which it raises an error."""
+        """Return what a function returns for each process, in their order, without those that do
+        not answer or for which it raises an error."""
         if self._control is None:
             return {pid: function(pid, *args) for pid in pids}  # type: ignore[call-arg]
-        answers = self._ask(function, list(pids), args)
-        return {pid: answer for pid, (good, answer) in answers.items() if good}
+        asked = list(pids)
+        answers = self._ask(function, asked, args)
+        return {pid: answers[pid][1] for pid in asked if answers.get(pid, (False,))[0]}
 
     @contextmanager
     def reading_ahead(
@@ -404,8 +407,8 @@ def _state(pid: int) -> str:
     """Return the state of a worker; `X` if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read(512).rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
+            return parse_stat(file.read(4096)).state
+    except (OSError, ValueError):
         return "X"
 
 

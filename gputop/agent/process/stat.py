@@ -7,54 +7,18 @@ import os
 import time
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 import psutil
 
 from gputop.agent.process.procfs import COMMAND, read_bounded, read_short
 from gputop.agent.process.reader import READER, killable
+from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.text import printable
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LONGEST_COMMAND = 4096
 """Characters of a command line that are kept."""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_FIELDS = 22
-"""Fields of /proc/PID/stat from the state to the resident set."""
-
-
-class ProcStat(NamedTuple):
-    """The fields of /proc/PID/stat that gputop uses."""
-
-    name: str
-    state: str
-    parent: int
-    group: int
-    flags: int
-    cpu_ticks: int
-    threads: int
-    start_ticks: int
-    rss: int
-    """Bytes."""
-
-
-def parse_stat(text: bytes) -> ProcStat:
-    """Parse proc_pid_stat(5); ValueError. The name may hold spaces and parentheses."""
-    head, _, tail = text.rpartition(b")")
-    fields = tail.split(None, _FIELDS)
-    if len(fields) < _FIELDS:
-        raise ValueError("/proc/PID/stat is not as usual")
-    return ProcStat(
-        name=head.partition(b"(")[2].decode("utf-8", "replace"),
-        state=fields[0].decode("ascii", "replace"),
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        flags=int(fields[6]),
-        cpu_ticks=int(fields[11]) + int(fields[12]),
-        threads=int(fields[17]),
-        start_ticks=int(fields[19]),
-        rss=max(0, int(fields[21])) * _PAGE,
-    )
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 @killable(None)

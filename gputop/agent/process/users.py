@@ -11,6 +11,7 @@ from gputop.agent.process.procfs import read_short
 from gputop.agent.worker import Worker
 from gputop.errors import UsageError
 from gputop.model.machine.text import printable
+from gputop.proc import proc_field
 
 _MOST_UID = 2**32 - 2
 _TIMEOUT = 0.25
@@ -18,15 +19,9 @@ _TIMEOUT = 0.25
 
 
 def real_uid(pid: int) -> int | None:
-    """Read the real uid. The owner of /proc/PID is root for processes that may not dump core.
-
-    The first line has the process's name, in which the kernel escapes only newlines: a name of
-    `\\rUid:\\t0` must not pass for the Uid line.
-    """
-    for line in read_short(f"/proc/{pid}/status").split(b"\n"):
-        if line.startswith(b"Uid:"):
-            return int(line.split()[1])
-    return None
+    """Read the real uid. The owner of /proc/PID is root for processes that may not dump core."""
+    words = proc_field(read_short(f"/proc/{pid}/status"), b"Uid")
+    return int(words[0]) if words else None
 
 
 class UserNames:

@@ -24,13 +24,13 @@ from gputop.deadline import Call
 from gputop.files import Folder, UnsafeFileError, open_folder, reason_of, xdg_folder
 from gputop.model.machine.signals import Verdict, signal_name
 from gputop.model.machine.text import printable
+from gputop.variables import login_uid
 
 TIMEOUT = 1.0
 """Seconds after which a line is reported as not in the log."""
 _TRIES = 100
 """Times to open the log: other writers may move it in between."""
 _MOST_BYTES = 8 << 20
-_NO_LOGIN = 2**32 - 1
 _NO_LOG = "not in the audit log: nothing is written on a host where gputop is not installed"
 
 
@@ -117,11 +117,8 @@ class Audit:
 
 
 def _login() -> str:
-    try:
-        uid = int(Path("/proc/self/loginuid").read_text())
-    except (OSError, ValueError):
-        uid = _NO_LOGIN
-    uid = os.getuid() if uid == _NO_LOGIN else uid
+    login = login_uid()
+    uid = os.getuid() if login is None else login
     try:
         return printable(pwd.getpwuid(uid).pw_name, 64)
     except KeyError:
@@ -146,7 +143,7 @@ def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
         return False
     try:
         with suppress(OSError):  # of a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # for as long as it takes: `note` does not wait
         about, now = os.fstat(descriptor), folder.find(name)
         if now is None or now.st_ino != about.st_ino:
             return False

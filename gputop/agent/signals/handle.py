@@ -16,15 +16,19 @@ from collections.abc import Set
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
 from gputop.agent.process.procfs import read_bounded, read_file
 from gputop.agent.process.reader import READER
-from gputop.agent.process.stat import ProcStat, command_of, parse_stat, read_stat
+from gputop.agent.process.stat import command_of, read_stat
 from gputop.agent.process.users import real_uid
+from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import SignalOutcome, signal_name
 from gputop.model.machine.text import printable
+from gputop.proc import proc_field
 
 _PF_KTHREAD = 0x00200000
 """The flag in /proc/PID/stat of a kernel thread, which has no program and takes no signal
 (include/linux/sched.h)."""
+_MOST_STATUS = 1 << 20
+"""Bytes of /proc/PID/status that are read: before the masks it has 65,536 groups at most."""
 
 
 class NotSentError(Exception):
@@ -250,14 +254,14 @@ def _elsewhere(pid: int) -> NotSentError:
 
 
 def _status(pid: int, field: str) -> int:
-    """Return a line of /proc/PID/status: Tgid, TracerPid, the last PID of NSpid, or a mask."""
+    """Return a line of /proc/PID/status: Tgid, TracerPid, the last PID of NSpid, or a mask; 0 if
+    it is not known."""
     try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-            lines = dict(line.split(b":", 1) for line in file.read().split(b"\n") if b":" in line)
-        word = lines[field.encode()].split()[-1]
-    except (OSError, KeyError, IndexError):
+        status, _ = read_bounded(f"/proc/{pid}/status", _MOST_STATUS)
+    except OSError:
         return 0
-    return int(word, 10 if field in ("NSpid", "Tgid", "TracerPid") else 16)
+    words = proc_field(status, field.encode())
+    return int(words[-1], 10 if field in ("NSpid", "Tgid", "TracerPid") else 16) if words else 0
 
 
 def _kernel_function(pid: int) -> str:

@@ -75,13 +75,13 @@ class ReservingWatch(Watch):
             if self._is_still_good():
                 return True
             self._keep(())
-        self._locks = read_locks()
+        self._locks = read_locks(held=self._folder)
         pick = self._choose()
         if self._wants(pick):
             with self._exclusive() as held:
                 if held:
                     tidy(self._folder)
-                self._locks = read_locks()
+                self._locks = read_locks(held=self._folder)
                 pick = self._choose()
                 self._keep(self._wants(pick))
         self._pick = pick
@@ -135,7 +135,7 @@ class ReservingWatch(Watch):
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the
         same, which takes a folder that stays locked, the later one gives it back."""
-        locks, names = read_locks(), {hold.name for hold in self.holds.values()}
+        locks, names = read_locks(held=self._folder), {hold.name for hold in self.holds.values()}
         own = {lock.uuid: lock for lock in locks if lock.name in names}
         if len(own) < len(names):  # removed meanwhile
             return False
@@ -181,7 +181,7 @@ class ReservingWatch(Watch):
     def _begin_to_wait(self) -> None:
         with self._exclusive():
             self._place = Hold(self._folder, QUEUE, self._command)
-        self._locks = read_locks()
+        self._locks = read_locks(held=self._folder)
         ahead = f", {self._ahead} ahead" if self._ahead else ""
         complain(f"waiting: {tally(self._pick, self._request)}{ahead}")
 

@@ -1,9 +1,9 @@
 """What the control groups of a process say about its container, its job and its systemd unit.
 
 The text is that of /proc/PID/cgroup, cgroups(7): lines of `hierarchy:controllers:path`, one for
-each hierarchy of version 1, `0::path` for version 2. Paths are written by docker, podman,
-containerd and cri-o (drivers systemd and cgroupfs), the kubelet, Slurm (task/cgroup, cgroup/v2)
-and systemd.
+each hierarchy of version 1, `0::path` for version 2. Only a newline ends a line: users choose the
+names of groups that they may make. Paths are written by docker, podman, containerd and cri-o
+(drivers systemd and cgroupfs), the kubelet, Slurm (task/cgroup, cgroup/v2) and systemd.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_cgroup(text: str) -> Origin:
 
 def _paths(text: str) -> list[list[str]]:
     """Return the parts of each path, first those of systemd's own hierarchies: they have units."""
-    lines = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    lines = [line.split(":", 2) for line in text.split("\n") if line.count(":") >= 2]
     lines.sort(key=lambda line: line[1] not in ("", "name=systemd"))
     # `b.slice:cri-containerd:id` is written for the systemd driver if there is no systemd.
     paths = (path.replace(".slice:", ".slice/") for _, _, path in lines)

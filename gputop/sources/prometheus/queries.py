@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import BoundedSemaphore
 
-from gputop.deadline import Call
+from gputop.deadline import Call, wait_for_all
 from gputop.errors import SourceError
 from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder, Quantiles
 from gputop.model.machine.finding import Level
@@ -111,10 +110,8 @@ class ClusterQueries:
         sizes = list[int]()
         calls = {name: Call(partial(self._query, text, sizes)) for name, text in wanted.items()}
         self._hanging += calls.values()
-        end = time.monotonic() + _TIMEOUT
-        for call in calls.values():
-            if not call.wait(max(0.0, end - time.monotonic())):
-                raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
+        if not wait_for_all(calls.values(), _TIMEOUT):
+            raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
         return {name: call.result() for name, call in calls.items()}
 
     def _query(self, expression: str, sizes: list[int]) -> list[Series]:

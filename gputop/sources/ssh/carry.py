@@ -21,7 +21,7 @@ from gputop.sources.ssh.start import RemotePython
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
 _MODULES = (
     "__init__.py", "__main__.py", "cli.py", "deadline.py", "errors.py", "files.py",
-    "output.py", "trust.py", "variables.py", "agent/**/*.py", "model/__init__.py",
+    "output.py", "proc.py", "trust.py", "variables.py", "agent/**/*.py", "model/__init__.py",
     "model/machine/*.py", "model/cuda/__init__.py",
     "model/doctor/__init__.py", "model/health/__init__.py", "model/cuda/enumeration.py",
     "model/cuda/inventory.py", "model/doctor/builds.py",

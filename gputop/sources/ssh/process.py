@@ -12,9 +12,10 @@ from signal import SIGKILL, SIGTERM
 from gputop.errors import LoginError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
-from gputop.sources.child import PipedProcess
+from gputop.sources.child import LineBuffer, PipedProcess
 
 _READ = 1 << 16
+_TOO_LONG = "the host sent a line that is too long: it is left alone"
 _TAIL = 4096
 """Bytes that are kept from the end of standard error."""
 _ENDS = 0.3
@@ -63,7 +64,7 @@ class SshProcess(PipedProcess):
 
     def __init__(self, command: list[str], environ: dict[str, str]) -> None:
         """SourceError."""
-        self._ahead = bytearray()
+        self._ahead = LineBuffer()
         self._tail = b""
         self._bytes, self._lines = Allowance(*_BYTES), Allowance(*_LINES)
         self._is_open = True
@@ -85,17 +86,9 @@ class SshProcess(PipedProcess):
         TimeoutError if it is not complete after `seconds`. SourceError for a line of more than
         `most` bytes, and for more output than an agent can have.
         """
-        searched, end = 0, time.monotonic() + seconds
-        while not (size := self._ahead.find(b"\n", searched) + 1):
-            searched = len(self._ahead)
-            if searched > most:
-                raise SourceError("the host sent a line that is too long: it is left alone")
-            if not self._fill(end):
-                size = searched
-                break
+        end = time.monotonic() + seconds
+        line = self._ahead.line(lambda: self._read(end), most, _TOO_LONG)
         self._lines.take(1)
-        line = bytes(self._ahead[:size])
-        del self._ahead[:size]
         return line
 
     def send(self, data: bytes, seconds: float) -> None:
@@ -153,13 +146,12 @@ class SshProcess(PipedProcess):
             raise _closed()
         return self._input
 
-    def _fill(self, end: float) -> bool:
-        """Read what has come; return False at the end of the output."""
+    def _read(self, end: float) -> bytes:
+        """Return what has come; nothing at the end of the output."""
         self._wait(end, self._output, POLLIN)
         more = os.read(self._output, _READ)
         self._bytes.take(len(more))
-        self._ahead += more
-        return bool(more)
+        return more
 
     def _wait(self, end: float, descriptor: int, event: int) -> None:
         """Wait until a descriptor is ready, and read standard error meanwhile. TimeoutError if it

@@ -28,6 +28,7 @@ from gputop.errors import SourceError
 from gputop.model.health.unaccounted import unaccounted
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.text import MIB, printable
 from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
@@ -39,7 +40,6 @@ from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,
     Counters,
-    Stat,
     counters_of,
     gpu_of,
     host_cpu,
@@ -185,7 +185,7 @@ class SmiReader:
         self._rows: list[list[str]] = []
         """Rows of GPUs in this round; the next four are about processes."""
         self._apps: list[list[str]] = []
-        self._stats: dict[int, Stat] = {}
+        self._stats: dict[int, ProcStat] = {}
         self._users: dict[int, str] = {}
         self._commands: dict[int, str] = {}
         """By PID; these two are kept from round to round."""
@@ -345,7 +345,7 @@ class SmiReader:
         is_cut = len(text.encode()) >= _COMMAND
         return f"{text} …" if is_cut else text.rstrip(" ")
 
-    def _cpu(self, pid: int, stat: Stat, now: Counters | None) -> float | None:
+    def _cpu(self, pid: int, stat: ProcStat, now: Counters | None) -> float | None:
         """Return how many cores it used since the round before."""
         if self._before is None or now is None or now.uptime - self._before.uptime < _LEAST:
             return None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.text import MIB
 
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
-_STAT_FIELDS = 22
 
 
 def number(text: str | None) -> float | None:
@@ -86,28 +87,12 @@ def gpu_of(row: Mapping[str, str]) -> Gpu:
     )
 
 
-class Stat(NamedTuple):
-    """Facts of a process from /proc/PID/stat."""
-
-    name: str
-    state: str
-    parent: int
-    cpu_ticks: int
-    threads: int
-    start_ticks: int
-    pages: int
-
-
-def stat_of(text: str) -> tuple[int, Stat] | None:
+def stat_of(text: str) -> tuple[int, ProcStat] | None:
     """Return the PID and the facts of a process, by proc_pid_stat(5); None for any other text."""
-    head, _, tail = text.rpartition(")")
-    pid, fields = whole(head.partition(" ")[0]), tail.split()[:_STAT_FIELDS]
-    numbers = [whole(field.removeprefix("-")) for field in fields[1:]]
-    if pid is None or len(fields) < _STAT_FIELDS or None in numbers:
-        return None
-    parent, user, system, threads, start, pages = (int(fields[n]) for n in (1, 11, 12, 17, 19, 21))
-    name = head.partition("(")[2]
-    return pid, Stat(name, fields[0][:1], parent, user + system, threads, start, max(0, pages))
+    pid = whole(text.partition(" ")[0])
+    with suppress(ValueError):
+        return None if pid is None else (pid, parse_stat(text.encode("utf-8", "replace")))
+    return None
 
 
 class Counters(NamedTuple):
@@ -116,10 +101,10 @@ class Counters(NamedTuple):
     uptime: float
     cpu_all: int
     cpu_idle: int
-    processes: Mapping[int, Stat]
+    processes: Mapping[int, ProcStat]
 
 
-def counters_of(uptime: str, cpu: str, stats: Mapping[int, Stat]) -> Counters | None:
+def counters_of(uptime: str, cpu: str, stats: Mapping[int, ProcStat]) -> Counters | None:
     """Read /proc/uptime and the first line of /proc/stat (guests are in `user` already)."""
     seconds = number(uptime.partition(" ")[0])
     ticks = [whole(word) or 0 for word in cpu.split()[1:9]]

@@ -11,47 +11,11 @@ import os
 from typing import NamedTuple
 
 
-class Error(Exception):
-    """The error that psutil raises beside OSError."""
-
-
 class VirtualMemory(NamedTuple):
     """Bytes of RAM."""
 
     total: int
     available: int
-
-
-class IoCounters(NamedTuple):
-    """What a process has read and written; bytes are those from and to storage."""
-
-    read_count: int
-    write_count: int
-    read_bytes: int
-    write_bytes: int
-
-
-class IoReader:
-    """The part of psutil.Process that the agent uses."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def io_counters(self) -> IoCounters:
-        """Return what it has read and written. OSError, ValueError."""
-        fields = _fields(f"/proc/{self._pid}/io")
-        try:
-            return IoCounters(*(fields[name] for name in ("syscr", "syscw", *_IO_BYTES)))
-        except KeyError as error:
-            raise ValueError(f"/proc/{self._pid}/io has no {error}") from None
-
-
-_IO_BYTES = "read_bytes", "write_bytes"
-
-
-def Process(pid: int) -> IoReader:  # noqa: N802 - psutil's name
-    """Return a process by its number."""
-    return IoReader(pid)
 
 
 def pids() -> list[int]:
