@@ -35,11 +35,11 @@ async def settled(*_: float) -> None:
         await asyncio.sleep(0)
         if app._resize_timer is not None:  # for a drag of the window's edge: 1/120 s
             await asyncio.sleep(0.009)
-        screen = app.screen
-        pumps = (app, screen, *screen.walk_children(Widget))
+        widgets = (app.screen, *app.screen.walk_children(Widget))
+        pumps = (app, *widgets)
         is_busy = (
             app._resize_timer is not None
-            or screen._layout_required
+            or any(widget._layout_required for widget in widgets)
             or any(not pump._message_queue.empty() or pump._pending_message for pump in pumps)
         )
         quiet = 0 if is_busy else quiet + 1

@@ -25,7 +25,7 @@ class Form(Screen[None]):
 
     async def action_open(self) -> None:
         for _ in range(50):
-            time.sleep(0.01)  # noqa: ASYNC251 - as where others have the core
+            time.sleep(0.01)  # others have the core
             await asyncio.sleep(0)
         self.query_one(Input).focus()
 

@@ -26,8 +26,8 @@ from textual.widget import Widget
 from gputop.tui.terminal.compatibility import fits
 
 _LOOK, _LOOKS = 0.025, 10
-"""Seconds between two looks at the queues, and looks that find them empty after which a key got lost
-in a closing screen, and holds up the next no longer. On a busy machine a key may take long."""
+"""Seconds between two looks at the queues, and how many find them empty before a key that got lost
+in a closing screen holds up the next no longer. On a busy machine a key may take long."""
 _NOT_YET = 0.005
 _TYPED = (events.Key, events.Paste, events.MouseEvent)
 
