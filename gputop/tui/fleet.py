@@ -97,7 +97,7 @@ class FleetScreen(ProcessTableScreen):
             if is_more:
                 self.share_lines()
             self._show_hosts()
-            self.processes.show_rows(self._fleet.processes)
+            self.processes.listing.show_rows(self._fleet.processes)
 
     @property
     def _phases_now(self) -> list[object]:
@@ -138,8 +138,9 @@ class FleetScreen(ProcessTableScreen):
             return
         table = self.processes
         table.select_first()
-        if not table.open() and table.selected is not None and table.selected.host is not None:
-            await self._open_host(table.selected.host, table.selected.process.pid)
+        row = None if table.listing.open(table.current) else table.selected
+        if row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
 
     async def on_machine_table_machine_chosen(self, message: HostTable.MachineChosen) -> None:
         await self._open_host(message.host, None)
@@ -181,9 +182,9 @@ class FleetScreen(ProcessTableScreen):
         table = self.processes
         if self.focused is table and table.current is not None:
             table.deselect()
-        elif table.leave_view():
+        elif table.listing.leave_view():
             return
-        elif table.filter:
+        elif table.listing.filter:
             self.query_one(FilterLine).clear()
         elif self.focused is not self.hosts:
             self.set_focus(self.hosts)

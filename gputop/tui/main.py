@@ -182,7 +182,7 @@ class MainScreen(ProcessTableScreen):
         for dialog in self.above(SignalScreen):
             dialog.reply(reply)
         if reply.verdicts:
-            self.processes.show_verdicts(reply.verdicts)
+            self.processes.listing.show_verdicts(reply.verdicts)
         if self.mapping.state.handle(reply):
             self.show_mapping()
             if (shown := self._shown) is not None:
@@ -224,7 +224,7 @@ class MainScreen(ProcessTableScreen):
             self.gpus.show_frame(self._shown.frame, self._shown.history)
         self.query_one(HistoryPane).show_frame(self._shown.frame, self._shown.history)
         if "processes" in self.panes.shown:
-            self.processes.show_frame(self._shown.frame, self._shown.names)
+            self.processes.listing.show_frame(self._shown.frame, self._shown.names)
         self._follow()
         self.show_mapping()
 
@@ -276,9 +276,9 @@ class MainScreen(ProcessTableScreen):
             self.set_focus(table)
         elif table.current is not None:
             table.deselect()
-        elif self.processes.leave_view():
+        elif self.processes.listing.leave_view():
             return
-        elif self.processes.filter or self._leave is None:
+        elif self.processes.listing.filter or self._leave is None:
             table.deselect()
             self.query_one(FilterLine).clear()
         else:
@@ -308,8 +308,9 @@ class MainScreen(ProcessTableScreen):
 
     def action_process(self) -> None:
         """Open the group or page of the selected process; if there is none, of the first."""
-        self.processes.select_first()
-        if not self.processes.open():
+        table = self.processes
+        table.select_first()
+        if not table.listing.open(table.current):
             self._open_process()
 
     def action_environment(self) -> None:
@@ -343,7 +344,7 @@ class MainScreen(ProcessTableScreen):
         is selected, select the first GPU."""
         gpu, row = self.gpus.current, self.processes.current
         if self.processes.is_active and row is not None:
-            if not self.processes.only_gpu_of(row):
+            if not self.processes.listing.only_gpu_of(row):
                 self.post_message(Note("on several GPUs: select a process or a GPU"))
         elif gpu is not None:
             self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
@@ -360,7 +361,7 @@ class MainScreen(ProcessTableScreen):
         if key is not None:
             if "processes" not in self.panes.shown:
                 self._show_only_panes((*self.panes.shown, "processes"))
-            self.processes.only_gpu(key, instance)
+            self.processes.listing.only_gpu(key, instance)
             self.set_focus(self.processes)
 
     def _open(self, page: PageScreen[Any], left: Callable[[Any], None] | None = None) -> None:
@@ -467,7 +468,7 @@ class MainScreen(ProcessTableScreen):
             what = "that part of " if instance else ""
             reason = f"no process of yours is on {what}GPU {row.gpu.index}"
         else:
-            keys = self.processes.targets
+            keys = self.processes.listing.targets(self.processes.current)
             reason = why_none(self.processes.current)
         return signal_targets(shown.frame, keys, shown.names), reason
 

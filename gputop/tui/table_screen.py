@@ -134,7 +134,7 @@ class ProcessTableScreen(TableScreen):
             self.make_room(count)
 
     def filter(self, text: str) -> FilterError | None:
-        return self.processes.filter_by(text)
+        return self.processes.listing.filter_by(text)
 
     def close_filter(self) -> None:
         super().close_filter()
@@ -143,16 +143,16 @@ class ProcessTableScreen(TableScreen):
     def sort(self, metric_id: str | None) -> None:
         """Sort by the metric that the user chose; ignore an id that is no column."""
         if metric_id in COLUMNS:
-            self.processes.sort_by(metric_id)
+            self.processes.listing.sort_by(metric_id)
 
     def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.sort_id), self.sort)
+        self.app.push_screen(SortDialog(self.processes.listing.sort_id), self.sort)
 
     def action_user(self) -> None:
-        self.processes.next_view()
+        self.processes.listing.next_view()
 
     def action_invert(self) -> None:
-        self.processes.sort_by(self.processes.sort_id)
+        self.processes.listing.sort_by(self.processes.listing.sort_id)
 
     def action_command(self) -> None:
         self.processes.toggle_command()
@@ -164,13 +164,13 @@ class ProcessTableScreen(TableScreen):
         self.processes.shift_to(end)
 
     def action_tree(self) -> None:
-        self.processes.toggle_tree()
+        self.processes.listing.toggle_tree()
 
     def action_tag(self) -> None:
         self.processes.tag()
 
     def action_finished(self) -> None:
-        self.processes.toggle_ended()
+        self.processes.listing.toggle_ended()
 
     def action_columns(self) -> None:
         shown = self.processes.chosen_columns or tuple(PROCESS)

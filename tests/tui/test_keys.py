@@ -153,7 +153,7 @@ async def test_an_editor_shows_its_own_keys() -> None:
         assert "Enter keep" in screen.lines[-1]
         assert "Esc drop" in screen.lines[-1]
         await screen.press("tab", "a")
-        assert screen.table.filter == "a"
+        assert screen.table.listing.filter == "a"
 
 
 async def test_the_fields_of_the_mapping_page_are_opened_by_a_key() -> None:

@@ -67,7 +67,7 @@ async def test_a_click_elsewhere_leaves_an_editor(keys: tuple[str, ...]) -> None
         await screen.click(20, screen.gpus.region.y + screen.gpus.head_lines + 1)
         assert screen.gpus.has_focus
         assert screen.lines[-1] == keys_of_now
-        assert screen.table.filter == "".join(keys)[1:]
+        assert screen.table.listing.filter == "".join(keys)[1:]
         await screen.press("down")
         assert screen.gpus.current is not None
         assert len(screen.app.screen_stack) == 1
@@ -116,13 +116,13 @@ async def test_a_click_on_a_heading_sorts_by_it_and_the_next_the_other_way(tmp_p
     path = tmp_path / "config.toml"
     async with shown(three(), settings=Session(path=path)) as screen:
         await screen.click(*heading(screen, "PID"))
-        assert screen.table.sort_id == "pid"
+        assert screen.table.listing.sort_id == "pid"
         one_way = screen.pids
         assert sorted(one_way) in (one_way, one_way[::-1])
         await screen.click(*heading(screen, "PID"))
         assert screen.pids == one_way[::-1]
         await screen.click(*heading(screen, "COMMAND"))
-        assert screen.table.sort_id == "command"
+        assert screen.table.listing.sort_id == "command"
         assert from_file(path).processes.sort == "command"
 
 
@@ -130,7 +130,7 @@ async def test_every_heading_is_that_of_its_column() -> None:
     async with shown(three(), size=(200, 50)) as screen:
         for column, _ in list(screen.table._columns):
             await screen.click(*heading(screen, column.label))
-            assert screen.table.sort_id == column.id
+            assert screen.table.listing.sort_id == column.id
 
 
 async def test_the_wheel_scrolls_and_the_cursor_stays_on_its_process() -> None:
@@ -204,7 +204,7 @@ async def test_in_a_list_a_click_selects_and_a_double_click_chooses() -> None:
         assert options.highlighted == 1
         await screen.click(x + 3, y + 2, times=2)
         assert not options.is_attached
-        assert screen.table.sort_id == list(COLUMNS)[2]
+        assert screen.table.listing.sort_id == list(COLUMNS)[2]
 
 
 async def test_clicks_and_keys_take_effect_in_their_order() -> None:

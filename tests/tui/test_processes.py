@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from gputop.model.machine.environment import CudaContext, Environ
-from gputop.model.machine.frame import Host, Process
 from gputop.model.metrics.process import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
 
@@ -51,7 +48,7 @@ ASCENDING = {
 async def sort_by(screen: Screenful, metric_id: str) -> None:
     """As a person does it: the dialog, arrows, Enter."""
     ids = list(PROCESS)
-    steps = ids.index(metric_id) - ids.index(screen.table.sort_id)
+    steps = ids.index(metric_id) - ids.index(screen.table.listing.sort_id)
     await screen.press("s", *["down" if steps > 0 else "up"] * abs(steps), "enter")
 
 
@@ -59,7 +56,7 @@ async def test_a_column_sorts_both_ways_with_the_unknown_last() -> None:
     """As every other one does (tests/model/test_query.py)."""
     async with shown(frame_of(*GPUS, UNKNOWN, *MIXED)) as screen:
         for metric_id in ASCENDING:
-            if metric_id != screen.table.sort_id:
+            if metric_id != screen.table.listing.sort_id:
                 await sort_by(screen, metric_id)
             both = [await seen_order(screen, metric_id) for _ in range(2)]
             ascending = ASCENDING[metric_id]
@@ -68,65 +65,12 @@ async def test_a_column_sorts_both_ways_with_the_unknown_last() -> None:
 
 async def seen_order(screen: Screenful, metric_id: str) -> tuple[bool, list[int]]:
     """Whether it descends, and the processes of which the value is known; then turn it round."""
-    pids, descending = screen.pids, screen.table.descending
+    pids, descending = screen.pids, screen.table.listing.descending
     assert pids[-1] == 304
     mark = "↓" if descending else "↑" if metric_id != "gpu" else " "
     assert f"{PROCESS[metric_id].label}{mark}" in screen.lines[screen.table.region.y + 1]
     await screen.press("I")
     return descending, [pid for pid in pids if pid != 304]
-
-
-async def test_text_sorts_from_a_and_numbers_from_the_highest() -> None:
-    async with shown(frame_of(*GPUS, *MIXED)) as screen:
-        assert screen.pids == [302, 301, 303]
-        await sort_by(screen, "gpu_memory")
-        assert screen.pids == [303, 301, 302]
-        await sort_by(screen, "user")
-        assert screen.pids == [302, 301, 303]
-        await sort_by(screen, "cpu")
-        assert screen.pids == [302, 303, 301]
-        await sort_by(screen, "cpu")
-        assert screen.pids == [301, 303, 302]
-
-
-async def test_by_gpu_and_those_with_most_memory_first() -> None:
-    held = {501: (1, 3), 502: (0, 1), 503: (1, 5), 504: (0, 2), 505: (2, 9), 506: (0, 2)}
-    processes = [process_of(pid, gpu=gpu, gpu_memory=g * GIB) for pid, (gpu, g) in held.items()]
-    async with shown(frame_of(*GPUS, *processes)) as screen:
-        assert screen.pids == [504, 506, 502, 503, 501, 505]
-        assert "─ by GPU ─" in screen.text
-        await screen.press("I")
-        assert screen.pids == [505, 503, 501, 504, 506, 502]
-        assert "─ by GPU ↓ ─" in screen.text
-
-
-async def test_a_column_that_tells_nothing_is_not_shown() -> None:
-    """IDLE, TYPE and S; and it stays for a minute, so as not to come and go."""
-    plain, *_ = ordinary = (process_of(401, idle_for=599.0), process_of(402, state="S"))
-
-    async def heads(*processes: Process, time: float) -> set[str]:
-        await screen.show(frame_of(*GPUS, *processes, time=time))
-        return {"IDLE", "TYPE", "S"} & set(screen.line_with("COMMAND").split())
-
-    async with shown(size=(160, 40)) as screen:
-        assert await heads(*ordinary, time=NOON) == set()
-        idle = replace(plain, idle_for=600.0)
-        assert await heads(idle, time=NOON + 1) == {"IDLE"}
-        assert await heads(*ordinary, time=NOON + 2) == {"IDLE"}
-        assert await heads(*ordinary, replace(plain, state="D"), time=NOON + 62) == {"S"}
-        assert await heads(*ordinary, process_of(403, type="G"), time=NOON + 63) == {"S", "TYPE"}
-        assert await heads(*ordinary, time=NOON + 124) == set()
-        assert await heads(replace(idle, gpu_memory=0), time=NOON + 125) == set()
-
-
-async def test_equal_rows_stay_where_they_are() -> None:
-    processes = [process_of(500 + n) for n in range(8)]
-    chance = random.Random(1)
-    async with shown(frame_of(*processes)) as screen:
-        for _ in range(5):
-            chance.shuffle(processes)
-            await screen.show(frame_of(*processes))
-            assert screen.pids == list(range(500, 508))
 
 
 @pytest.mark.parametrize("key", ["s", "C"])
@@ -140,7 +84,7 @@ async def test_escape_leaves_the_order_alone() -> None:
     async with shown(frame_of(*GPUS, *MIXED)) as screen:
         for key in ("escape", "q"):
             await screen.press("s", "down", key)
-            assert screen.table.sort_id == "gpu"
+            assert screen.table.listing.sort_id == "gpu"
         assert screen.app.is_running
 
 
@@ -196,66 +140,23 @@ async def test_the_cursor_follows_its_process() -> None:
         assert screen.selected == 101
 
 
-async def test_a_process_that_takes_its_place_is_not_selected() -> None:
-    async with shown(frame_of(process_of(100), process_of(101), process_of(102))) as screen:
-        await screen.press("j", "j")
-        await screen.show(frame_of(process_of(100), process_of(102)))
-        assert screen.selected is None
-        assert "▸" not in screen.text
-        await screen.press("j")
-        assert screen.selected == 102
-        await screen.show(frame_of())
-        assert screen.selected is None
-        await screen.press("j", "pagedown", "end")
-        assert screen.selected is None
-
-
-async def test_a_reused_pid_is_another_process() -> None:
-    async with shown(frame_of(process_of(100))) as screen:
-        await screen.press("j")
-        await screen.show(frame_of(process_of(100, start_time=NOON - 1)))
-        assert screen.selected is None
-        await screen.show(frame_of(process_of(100)))
-        assert screen.selected == 100
-
-
-async def test_a_process_on_two_gpus_has_two_rows() -> None:
-    async with shown(frame_of(process_of(100), process_of(100, gpu=1))) as screen:
-        await screen.press("j", "j")
-        assert [line[:5].split()[-1] for line in screen.process_lines] == ["0", "1"]
-        assert [line[0] for line in screen.process_lines] == [" ", "▸"]
-
-
 async def test_every_key_filters() -> None:
     frame = frame_of(process_of(100, user="bob"), process_of(200), process_of(201, gpu=1))
     async with shown(frame) as screen:
-        await screen.press("slash")
+        await screen.press("j", "j", "slash")
         for text, shown_ in (("a", 3), ("l", 2), ("i", 2), (" ", 2), ("gpu:1", 1), ("2", 0)):
             await screen.type(text)
             assert f"{shown_} of 3" in screen.text
         assert "no process matches the filter" in screen.text
         await screen.press(*["backspace"] * 8)
         assert screen.pids == [200, 201]
+        assert screen.process_lines[0].startswith("·")  # the keys are for the filter
         await screen.press("enter")
         assert "filter: al " in screen.text
         assert screen.app.focused is screen.table
-        await screen.press("escape")
+        await screen.press("escape", "escape")
         assert "filter:" not in screen.text
         assert len(screen.pids) == 3
-
-
-async def test_filtering_keeps_the_cursor_on_its_process() -> None:
-    frame = frame_of(process_of(100), process_of(200, user="bob"), process_of(300, user="bob"))
-    async with shown(frame) as screen:
-        await screen.press("j", "slash")
-        await screen.type("bob")
-        assert screen.selected is None
-        await screen.press("escape")
-        assert screen.selected == 100
-        await screen.press("j", "j", "slash")
-        await screen.type("bob")
-        assert screen.selected == 300
-        assert screen.process_lines[1].startswith("·")  # the keys are for the filter
 
 
 async def test_escape_goes_back_step_by_step() -> None:
@@ -264,7 +165,9 @@ async def test_escape_goes_back_step_by_step() -> None:
         steps = []
         for _ in range(3):
             await screen.press("escape")
-            steps.append((screen.app.focused is screen.table, screen.selected, screen.table.filter))
+            steps.append(
+                (screen.app.focused is screen.table, screen.selected, screen.table.listing.filter)
+            )
         assert steps == [(True, 100, "a"), (True, None, "a"), (True, None, "")]
         assert screen.app.is_running
 
@@ -294,69 +197,6 @@ async def test_the_command_scrolls_sideways_and_says_so() -> None:
         assert "COMMAND from" not in screen.text
 
 
-async def test_what_is_not_known_of_a_process() -> None:
-    async with shown(frame_of(UNKNOWN), size=(200, 40)) as screen:
-        (line,) = screen.process_lines
-        assert "not in this /proc" in line
-        assert line.split("not in")[0].split() == ["–", "–", "304", *["–"] * 6]
-        await screen.show(frame_of(replace(UNKNOWN, elsewhere=True)))
-        assert screen.process_lines[0].endswith("may be a host PID")
-        zeros = process_of(1000, gpu_memory=0, sm_utilization=0.0, cpu=0.0, rss=0)
-        await screen.show(frame_of(zeros))
-        assert screen.process_lines[0].split()[4:8] == ["0"] * 4
-
-
-@pytest.mark.parametrize("width", [200, 120, 80, 40, 20])
-async def test_columns_stand_under_their_labels(width: int) -> None:
-    frame = frame_of(*GPUS, *MIXED, process_of(1234567, user="a" * 30, cpu=99.99, gpu_memory=0))
-    async with shown(frame, size=(width, 40)) as screen:
-        head = screen.lines[screen.table.region.y + 1]
-        starts = [head.index(label) for label in ("USER", "COMMAND") if label in head]
-        for line in screen.process_lines:
-            assert len(line) <= width
-            assert all(line.ljust(width)[start - 1] == " " for start in starts)
-            for label in ("PID", "GPU-MEM↓", "CPU%"):
-                if label in head:
-                    end = head.index(label) + len(label)
-                    assert line[end - 1] != " "
-                    assert line.ljust(width + 1)[end] == " "
-
-
-async def test_mig_instances_are_named() -> None:
-    on_mig = process_of(100, gpu_instance=3, compute_instance=0)
-    async with shown(frame_of(gpu_of(0, mig_mode=True), on_mig)) as screen:
-        assert screen.process_lines[0].split()[0] == "0:3"
-        parts = [process_of(pid, gpu_instance=13, compute_instance=pid) for pid in range(3)]
-        await screen.show(frame_of(gpu_of(0, mig_mode=True), *parts))
-        assert {line.split()[0] for line in screen.process_lines} == {"0:13", "0:13/1", "0:13/2"}
-        head = screen.lines[screen.table.region.y + 1]
-        assert head.index("GPU") == 4
-
-
-def looked_at(**variables: str) -> CudaContext:
-    return CudaContext(Environ(variables))
-
-
-async def test_the_cuda_column_says_what_a_process_calls_its_gpu() -> None:
-    gpus = [gpu_of(index) for index in range(4)]
-    processes = [
-        process_of(401, gpu=1, cuda_context=masked("3,1")),
-        process_of(402, gpu=2, cuda_context=looked_at()),
-        process_of(403, gpu=3, cuda_context=CudaContext(Environ({}, "unreadable"))),
-        process_of(404, gpu=3, cuda_context=CudaContext(Environ({}, "overwritten"))),
-        process_of(405, gpu=0),
-    ]
-    async with shown(frame_of(*gpus, *processes)) as screen:
-        shown_as = {pid: screen.line_with(f" {pid} ").split()[1] for pid in range(401, 406)}
-    assert list(shown_as.values()) == ["cuda:1?", "cuda:2?", "private", "env-lost", "–"]
-
-
-async def test_a_misspelt_variable_is_a_warning_on_its_row() -> None:
-    typo = process_of(401, cuda_context=looked_at(CUDA_VISIBLE_DIVICES="1"))
-    async with shown(frame_of(gpu_of(0), gpu_of(1), typo)) as screen:
-        assert "! CUDA_VISIBLE_DIVICES train.py" in screen.line_with("401").replace("▲", "!")
-
-
 async def test_enter_shows_the_process_with_the_reasoning() -> None:
     frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, gpu=1, cuda_context=masked("1\x1b[2J")))
     async with shown(frame) as screen:
@@ -369,25 +209,3 @@ async def test_enter_shows_the_process_with_the_reasoning() -> None:
         assert "it has ended" in screen.text
         await screen.press("down", "pagedown", "end", "home", "escape")
         assert "no process is on a GPU" in screen.text
-
-
-@pytest.mark.parametrize(("windows", "end"), [(False, "here"), (True, "Windows runs it (WSL)")])
-async def test_processes_that_are_not_listed_have_a_reason(windows: bool, end: str) -> None:
-    host = Host(name="node", wsl=windows)
-    async with shown(frame_of(gpu_of(0, listed="none"), host=host)) as screen:
-        line = screen.line_with("the driver does not list the processes here")
-        assert line.rstrip().endswith(end)
-
-
-async def test_what_a_gpu_said_before_it_hung_is_dim_and_a_failed_one_has_no_name() -> None:
-    hung, lost = gpu_of(1, stale_for=40.0), gpu_of(2, error="GPU is lost")
-    context = looked_at()
-    parts = [process_of(100 + gpu, gpu, cuda_context=context) for gpu in range(3)]
-    async with shown(frame_of(gpu_of(0), hung, lost, *parts), theme="dark") as screen:
-        roles = []
-        for row in screen.table._rows:
-            pieces = [piece for piece in screen.table.row_pieces(row, False) if "50" in piece[0]]
-            roles.append(pieces[0][1])
-        assert roles == ["text", "quiet", "quiet"]
-        names = ["cuda:" in line for line in screen.process_lines]
-        assert names == [True, True, False]

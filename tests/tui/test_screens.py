@@ -166,7 +166,7 @@ async def test_ctrl_c_quits_from_an_editor_and_q_is_typed() -> None:
     async with shown(frame_of()) as screen:
         await screen.press("slash", "q")
         assert not screen.source.closed
-        assert screen.table.filter == "q"
+        assert screen.table.listing.filter == "q"
         await screen.press("ctrl+c")
         assert screen.source.closed
 
@@ -243,7 +243,7 @@ async def test_a_page_of_the_manual_leads_to_others() -> None:
 @rest_long(
     ("words", "holds"),
     ("pause", lambda screen: "PAUSED" in screen.text),
-    ("invert", lambda screen: screen.table.descending),
+    ("invert", lambda screen: screen.table.listing.descending),
     ("theme: light", lambda screen: screen.app.theme == "light"),
     ("sort", lambda screen: "Sort by" in screen.text),
     ("unset", lambda screen: screen.mapping_state.mapping.value is None),

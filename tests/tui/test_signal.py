@@ -222,7 +222,7 @@ async def test_nobody_is_meant() -> None:
         assert "no process is selected" in screen.text
         await screen.press("escape", "j", "space", "escape")
         await screen.press("home", "space")
-        left = 101 if screen.table.tagged[0].process.pid == 100 else 100
+        left = 101 if screen.table.listing.tagged[0].process.pid == 100 else 100
         await screen.show(frame_of(process_of(left), time=NOON + 1))
         await screen.press("j", "f9")
         assert "the tagged processes have ended" in screen.text

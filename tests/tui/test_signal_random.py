@@ -63,9 +63,9 @@ class World:
             else:
                 self.start(pid)
         if dice.random() < 0.3:
-            table.sort_by(dice.choice(list(PROCESS)))
+            table.listing.sort_by(dice.choice(list(PROCESS)))
         if dice.random() < 0.2:
-            table.filter_by(dice.choice(("", "", "alice", "!bob", "gpu:1", "mem>40G")))
+            table.listing.filter_by(dice.choice(("", "", "alice", "!bob", "gpu:1", "mem>40G")))
         self.show()
 
     def show(self) -> None:
@@ -114,7 +114,7 @@ class World:
             if any(segment.style and segment.style.reverse for segment in segments):
                 if " ended" in line:
                     return set()
-                if self.screen.table.view.shape == "users":
+                if self.screen.table.listing.view.shape == "users":
                     user = next(word for word in line[1:].split() if word in USERS)
                     return {own[0].id for own in self.processes.values()
                             if own[0].user == user and self._fits(own)}  # fmt: skip
@@ -124,7 +124,7 @@ class World:
 
     def _fits(self, own: Sequence[Process]) -> bool:
         frame = frame_of(*GPUS, *own, time=self.time)
-        return bool(matching(rows(frame), self.screen.table.filter))
+        return bool(matching(rows(frame), self.screen.table.listing.filter))
 
     @property
     def orders(self) -> list[Signal]:
@@ -144,7 +144,7 @@ async def choose(world: World) -> list[set[ProcessId]]:
             tags = tags - chosen if chosen and chosen <= tags else tags | chosen
             await world.press("space")
     elif dice.random() < 0.2:
-        while screen.table.view.shape != "users":
+        while screen.table.listing.view.shape != "users":
             await world.press("u")
         await world.press("down")
     return [tags, world.under_cursor]
@@ -170,7 +170,7 @@ async def once(world: World) -> str:
     dice, screen = world.dice, world.screen
     tags, cursor = await choose(world)
     alive = {own[0].id for own in world.processes.values()}
-    meant = tags & alive if screen.table._tags else cursor
+    meant = tags & alive if screen.table.listing._tags else cursor
     before = len(world.orders)
     blind = dice.choices(("tab", "enter", "s", "d", *"kil9"), k=dice.choice((0, 0, 8)))
     await world.type_blindly(dice.choice(("f9", "K")), *blind)
@@ -251,8 +251,8 @@ async def clear(world: World) -> None:
     if isinstance(screen.app.screen, SignalScreen):
         await screen.app.screen.dismiss(None)
     screen.table.untag()
-    screen.table.filter_by("")
-    while screen.table.leave_view():
+    screen.table.listing.filter_by("")
+    while screen.table.listing.leave_view():
         pass
     screen.table.deselect()
     screen.machine._signals._waiting.clear()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
 from gputop.model.machine.frame import Process, ProcessKey
 from gputop.model.machine.gpu import DeviceHolder
-from gputop.model.metrics.process import PROCESS
 from gputop.settings import ProcessSettings, Session
 from tests.builders import id_of
-from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 
 GPUS = tuple(gpu_of(index) for index in range(3))
 
@@ -46,33 +44,6 @@ async def test_u_goes_round_all_mine_by_user() -> None:
         await screen.press("u")
         assert screen.pids == [301, 302, 303]
         assert "─ Processes ──────" in screen.text
-
-
-async def test_by_user_it_says_what_could_be_had_back_and_cuts_no_sum() -> None:
-    idle = [process_of(401 + n, gpu=1, user="bob", idle_for=900.0) for n in range(3)]
-    busy = [process_of(501 + n, gpu=2, user="amy", sm_utilization=0.9, idle_for=0.0,
-                       gpu_memory=GIB) for n in range(20)]  # fmt: skip
-    async with shown(frame_of(*GPUS, *idle, *busy), size=(80, 24)) as screen:
-        await screen.press("u")
-        head = screen.line_with("IDLE-MEM").split()
-        assert head == ["USER", "GPU-MEM↓", "IDLE-MEM", "SM%", "CPU%", "RSS", "TIME", "PROCESSES"]
-        assert [line.split()[:4] for line in screen.process_lines] == [
-            ["bob", "30.0G", "30.0G", "150"], ["amy", "20.0G", "0", "1800"],
-        ]  # fmt: skip
-
-
-async def test_enter_on_a_user_shows_the_processes_and_escape_goes_back() -> None:
-    nobody = process_of(304, user=None, gpu_memory=GIB)
-    async with shown(frame_of(*GPUS, *MIXED, nobody), settings=Session(me="amy")) as screen:
-        await screen.press("u", "u", "j", "j", "enter")
-        assert screen.pids == [302]
-        await screen.press("j", "escape", "escape")
-        assert "by user" in screen.text
-        await screen.press("end", "enter")
-        assert screen.pids == [304]
-        assert "of unknown users" in screen.text
-        await screen.press("escape", "escape", "escape", "escape")
-        assert screen.pids == [301, 304, 302, 303]
 
 
 async def test_it_starts_with_the_user_that_was_asked_for() -> None:
@@ -139,15 +110,6 @@ async def test_a_row_on_several_gpus_asks_which() -> None:
         assert screen.app.focused is screen.table
 
 
-async def test_a_gpu_that_goes_away_takes_its_view_with_it() -> None:
-    async with shown(frame_of(*GPUS, *MIXED)) as screen:
-        screen.table.only_gpu(GPUS[1].key)
-        await screen.show(frame_of(GPUS[0], *MIXED))
-        assert "no process matches this view" in screen.text
-        await screen.press("escape")
-        assert len(screen.pids) == 3
-
-
 # Tags
 
 
@@ -159,35 +121,14 @@ async def test_space_tags_a_process_on_all_its_rows() -> None:
     both = process_of(302, gpu=2, user="bob", gpu_memory=5 * GIB)
     async with shown(frame_of(*GPUS, *MIXED, both)) as screen:
         await screen.press("j", "j", "space", "k", "k", "space")
-        assert screen.table.tagged == [key(302), key(301)]
+        assert screen.table.listing.tagged == [key(302), key(301)]
         assert "2 tagged" in screen.text
         assert [line[0] for line in screen.process_lines] == ["»", "»", " ", "»"]
         await screen.press("space")
-        assert screen.table.tagged == [key(301)]
+        assert screen.table.listing.tagged == [key(301)]
         await screen.press("slash", *"amy", "enter", "escape")
-        assert screen.table.tagged == []
-        assert screen.table.filter == "amy"
-
-
-async def test_a_group_is_tagged_whole() -> None:
-    async with shown(frame_of(*GPUS, rank(101), rank(102), MIXED[0])) as screen:
-        await screen.press("t", "end", "space")
-        assert {key.process.pid for key in screen.table.tagged} == {101, 102} or (
-            [key.process.pid for key in screen.table.tagged] == [301]
-        )
-        await screen.press("escape", "home", "space", "end", "space")
-        assert {key.process.pid for key in screen.table.tagged} == {101, 102, 301}
-
-
-async def test_a_tag_stays_with_its_process() -> None:
-    async with shown(frame_of(*GPUS, *MIXED)) as screen:
-        await screen.press("j", "space")
-        later = MIXED[1:]
-        await screen.show(frame_of(*GPUS, *later, process_of(301, start_time=NOON - 1)))
-        assert screen.table.tagged == []
-        assert "tagged" not in screen.text
-        await screen.show(frame_of(*GPUS, *MIXED))
-        assert screen.table.tagged == [key(301)]
+        assert screen.table.listing.tagged == []
+        assert screen.table.listing.filter == "amy"
 
 
 # Those that ended
@@ -203,7 +144,7 @@ async def test_an_ended_process_stays_dimmed_is_not_counted_and_cannot_be_chosen
         assert "─ 2 ─" in screen.text
         assert screen.selected is None
         await screen.press("enter", "space")
-        assert screen.table.tagged == []
+        assert screen.table.listing.tagged == []
         assert screen.app.screen is screen.main
         await screen.press("z")
         assert screen.pids == [302, 303]
@@ -240,20 +181,13 @@ async def test_who_holds_memory_and_does_nothing_is_marked() -> None:
         assert [line.count("idle 41m00s") for line in screen.process_lines] == [1, 0, 0, 0]
 
 
-async def test_idle_is_what_the_settings_say() -> None:
-    settings = Session(processes=ProcessSettings(idle_after=5.0))
+async def test_order_and_idle_are_what_the_settings_say() -> None:
+    settings = Session(processes=ProcessSettings(sort="age", idle_after=5.0))
     idle = process_of(301, idle_for=5.0)
     async with shown(frame_of(*GPUS, idle), size=(200, 50), settings=settings) as screen:
         assert "IDLE" in screen.line_with("COMMAND")
+        assert "─ by TIME ↓ ─" in screen.text
         assert " 5s " in screen.process_lines[0]
-
-
-async def test_an_opener_cannot_be_tagged_even_if_it_is_listed_elsewhere() -> None:
-    opener = DeviceHolder(pid=303, start_ticks=7, start_time=NOON - 60, user="amy", reason="open")
-    gpus = (gpu_of(0, memory_unaccounted=10 * GIB, holders=(opener,)), gpu_of(1))
-    async with shown(frame_of(*gpus, MIXED[2]), size=(200, 50)) as screen:
-        await screen.press("home", "space")
-        assert screen.table.tagged == []
 
 
 async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
@@ -274,20 +208,13 @@ async def test_memory_that_nobody_admits_to_is_a_line_of_its_gpu() -> None:
         assert second == f" {held}"
         assert "─ 1 ─" in screen.text
         await screen.press("home", "space", "home", "enter")
-        assert screen.table.tagged == []
+        assert screen.table.listing.tagged == []
         assert screen.selected is None
         assert screen.app.screen is screen.main
         await screen.press("end")
         assert f"▸{held}" in screen.text
-        screen.table.only_gpu(gpus[2].key)
+        screen.table.listing.only_gpu(gpus[2].key)
         assert len(screen.process_lines) == 1
-
-
-async def test_a_filter_for_a_gpu_that_there_is_not() -> None:
-    async with shown(frame_of(*GPUS, *MIXED)) as screen:
-        await screen.press("slash")
-        await screen.type("gpu:99")
-        assert "there is no GPU 99: no process matches the filter" in screen.text
 
 
 # A bad filter
@@ -314,50 +241,3 @@ async def test_a_bad_filter_says_where_and_the_last_good_one_stays(size: tuple[i
 
 
 # Identity
-
-
-async def test_the_selected_process_is_never_another_one() -> None:
-    """Frames, sorting, views, folding and filters at random: what is selected is what a key
-    selected, or nothing."""
-    chance = random.Random(7)
-    pool = [
-        rank(
-            n, gpu=n % 3, user=chance.choice(["amy", "bob"]), parent=chance.choice([90, 91, n - 1])
-        )
-        for n in range(101, 131)
-    ]
-    keys = ["t", "u", "z", "I", "c"]
-    async with shown(frame_of(*GPUS, *pool), settings=Session(me="amy")) as screen:
-        for turn in range(150):
-            table = screen.table
-            before = None if table.current is None else table.current.key
-            what = chance.randrange(4)
-            if what == 0:
-                now = [
-                    rank(process.pid, gpu=process.pid % 3, user=process.user, parent=process.parent,
-                         gpu_memory=chance.randrange(9) * GIB)
-                    for process in chance.sample(pool, chance.randrange(31))
-                ]  # fmt: skip
-                await screen.show(frame_of(*GPUS, *now, time=NOON + turn))
-            elif what == 1:
-                table.sort_by(chance.choice(list(PROCESS)))
-            elif what == 2:
-                table.filter_by(chance.choice(["", "amy", "gpu:1", "mem>3G or bob", "12", "idle"]))
-            else:
-                await screen.press(chance.choice(keys))
-            after = None if table.current is None else table.current.key
-            assert after in (None, before) or before is None
-            assert after is None or table._rows[table.cursor.index].key == after
-            if after is None:
-                await screen.press(chance.choice(["j", "end", "pagedown"]))
-            check(screen)
-
-
-def check(screen: Screenful) -> None:
-    """What the screen shows as selected is what a signal would be sent to."""
-    row, entry = screen.table.selected, screen.table.current
-    assert (row is None) == (entry is None or entry.kind != "process")
-    marked = [line for line in screen.process_lines if line.startswith("▸")]
-    if row is not None:
-        (line,) = marked
-        assert str(row.process.pid) in line

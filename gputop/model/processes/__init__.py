@@ -1,1 +1,1 @@
-"""Which processes are shown: filter, views, order, those that ended recently."""
+"""Which processes are shown: the listing, filter, views, order, those that ended recently."""

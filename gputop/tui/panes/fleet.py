@@ -9,7 +9,6 @@ from gputop.model.fleet.fleet import FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LampKind
 from gputop.model.machine.text import GIB, MISSING, counted, duration, percent
-from gputop.model.processes.views import ViewRow
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column
@@ -18,7 +17,7 @@ from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 from gputop.tui.panes.machine_table import MachineTable
-from gputop.tui.panes.process_columns import ProcessColumns, longest
+from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -204,16 +203,8 @@ class FleetProcesses(ProcessTable):
     the screen of its machine."""
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(settings, id=id)
-        self.sort_id, self.descending = "host", False
+        super().__init__(settings, "host", id=id)
         self._cells = ProcessColumns((*_COLUMNS, *_WIDE_ONLY))
-
-    def show_rows(self, rows: Sequence[ViewRow]) -> None:
-        """Show other processes, given in the order of their hosts."""
-        self._every = list(rows)
-        self._total = len(rows)
-        self._longest = longest(view_row.row for view_row in rows)
-        self._arrange()
 
     def on_resize(self) -> None:
         more = _WIDE_ONLY if self.size.width >= _WIDE else ()
@@ -221,6 +212,6 @@ class FleetProcesses(ProcessTable):
         super().on_resize()
 
     def empty(self) -> Iterable[Piece]:
-        if self._total:
+        if self.listing.every:
             return super().empty()
         return [("  no process on the GPUs that are seen", "quiet")]

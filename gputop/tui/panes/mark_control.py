@@ -44,7 +44,7 @@ class MarkControl:
                 self._screen.post_message(Note(f"GPU {line.gpu.index} is free now"))
             self._gpus.sync()
         else:
-            self._marks.toggle_processes(frame, table.under_cursor)
+            self._marks.toggle_processes(frame, table.listing.keys_of(table.current))
             self._ask()
             table.sync()
 
