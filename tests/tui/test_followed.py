@@ -38,6 +38,18 @@ async def test_the_selected_process_is_shown(size: tuple[int, int]) -> None:
         assert "PID 401 train.py:" not in screen.text
 
 
+async def test_more_of_the_answer_to_a_typed_value_is_not_that_of_the_process() -> None:
+    async with shown(frame_of(*GPUS, *PROCESSES), size=(80, 14)) as screen:
+        await screen.press("j", "m")
+        await screen.type("0,1,2,3")
+        assert screen.mapping_lines[0].startswith("cuda:0")
+        await screen.press("pagedown")
+        assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in screen.line_with("Mapping")
+        assert screen.mapping_lines[0].startswith("cuda:1")
+        await screen.press("pageup")
+        assert screen.mapping_lines[0].startswith("cuda:0")
+
+
 async def test_its_devices_and_its_evidence() -> None:
     async with shown(frame_of(*GPUS, *PROCESSES), size=(200, 50)) as screen:
         await screen.open_mapping()

@@ -240,8 +240,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._show_choices()
         lines = list(self._lines())
         if state.unnoted:
-            lines += page.wrapped(state.unnoted, 1, "alarm")
-        note = list(page.wrapped(*self._note()))
+            lines += page.paper.wrapped(state.unnoted, 1, "alarm")
+        note = list(page.paper.wrapped(*self._note()))
         if not lines:
             lines, note = note, []
         self.query_one(DialogNote).say(note)
@@ -299,10 +299,10 @@ class SignalScreen(ModalScreen[None], Hasty):
             for process in processes:
                 yield self._line(process, room)
                 if process.held and not room:
-                    yield from page.wrapped(process.holds(), 9, "quiet")
+                    yield from page.paper.wrapped(process.holds(), 9, "quiet")
             of = f"each of these {len(processes)}: " if len(processes) > 1 else ""
             for words, role in sayings:
-                yield from page.wrapped(f"{of}{words}", 9, role)
+                yield from page.paper.wrapped(f"{of}{words}", 9, role)
 
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""

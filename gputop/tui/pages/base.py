@@ -19,6 +19,7 @@ from gputop.tui.messages import Note
 from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper
 from gputop.tui.terminal.key_queue import KeysInTurn, keyed
 
 R = TypeVar("R")
@@ -51,7 +52,7 @@ class PageScreen(Screen[R]):
         super().__init__()
         self.shown: ShownFrame | None = None
 
-    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
         raise NotImplementedError
 
     def body(self) -> Widget:
@@ -88,5 +89,5 @@ class PageScreen(Screen[R]):
         """Draw all lines anew once the page is mounted; before a frame, say what it waits for."""
         if self.is_mounted:
             page = self.query_one(Page)
-            lines = self.lines(page, self.shown) if self.shown else iter([_WAITING])
+            lines = self.lines(page.paper, self.shown) if self.shown else iter([_WAITING])
             page.show_lines(list(lines))

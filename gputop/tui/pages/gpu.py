@@ -29,7 +29,8 @@ from gputop.tui.pages.health import finding_lines
 from gputop.tui.panes.columns import heading, row, sized
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
-from gputop.tui.panes.page import Page, title
+from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.panes.process_columns import ProcessColumns, longest
 
@@ -95,46 +96,46 @@ class GpuScreen(PageScreen["str | None"]):
         self._gpu, self._gone = gpu or self._gpu, gpu is None
         super().show_frame(shown)
 
-    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
         gpu = self._gpu
         if gpu is None:
             return
         yield []
         yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
         facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
-        yield from page.facts(facts, "quiet")
-        yield from _state(page, gpu, self._gone)
+        yield from paper.facts(facts, "quiet")
+        yield from _state(paper, gpu, self._gone)
         if gpu.reservation is not None:
-            yield from page.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
+            yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
         for finding in findings(shown.frame, gpu):
-            yield from finding_lines(page, finding)
+            yield from finding_lines(paper, finding)
         for sentence in limits(shown.frame, gpu):
-            yield from page.wrapped(sentence, 1, "quiet")
+            yield from paper.wrapped(sentence, 1, "quiet")
         yield from title("Processes")
-        yield from _processes(page, shown, gpu, self._idle_after)
+        yield from _processes(paper, shown, gpu, self._idle_after)
         span = graph.fitting(shown.history.times, _LONGEST)
         yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
-        yield from _graphs(page, shown.history, gpu, span)
+        yield from _graphs(paper, shown.history, gpu, span)
         for name, metrics in SECTIONS.items():
             yield from title(name)
-            yield from _section(page, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
+            yield from _section(paper, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
         yield from title("Links to the other GPUs")
-        yield from _links(page, gpu, shown.frame)
+        yield from _links(paper, gpu, shown.frame)
 
 
-def _state(page: Page, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
+def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
     if gone:
         yield [(" the driver no longer lists it; these are its last figures", "alarm")]
     elif gpu.state == "late":
-        stale = f"{page.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
+        stale = f"{paper.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
         yield [(f" {stale}", "alarm")]
     elif gpu.state == "asleep":
         text = "asleep: the kernel has powered it down until it is used; a query would wake it"
-        yield from page.wrapped(text, 1)
+        yield from paper.wrapped(text, 1)
     if gpu.state == "lost" and gpu.error is not None:
-        yield from page.wrapped(gpu.error, 1, "alarm")
+        yield from paper.wrapped(gpu.error, 1, "alarm")
     if gpu.activity is not None and gpu.activity.verdict is not None:
-        yield from page.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
+        yield from paper.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
 
 
 def _reserved(reservation: Reservation, now: float) -> str:
@@ -146,26 +147,26 @@ def _reserved(reservation: Reservation, now: float) -> str:
     return ", ".join(words) + (f": {reservation.command}" if reservation.command else "")
 
 
-def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:
+def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[StyledLine]:
     """Put a metric into each cell, and a metric that is longer than a cell into its own line."""
     if all(metric.read(gpu) is None for metric in metrics):
         why = "not queried" if gpu.state == "asleep" else "not supported by this card or driver"
-        yield from page.quiet(why)
+        yield from paper.quiet(why)
         return
-    width = page.size.width
+    width = paper.width
     helped = width >= _HELPED
     count = max(1, width // (_BESIDE if helped else _PLAIN))
     room = (width - 1) // count
     line: StyledLine = []
     for metric in metrics:
-        cell = _cell(page, metric, gpu, helped)
+        cell = _cell(paper, metric, gpu, helped)
         if width_of(cell) > room - 1:
             if line:
                 yield line
             yield cell
             line = []
             continue
-        line = [*line, *sized(cell, room, page.glyphs.ellipsis, left=True)]
+        line = [*line, *sized(cell, room, paper.glyphs.ellipsis, left=True)]
         if width_of(line) > width - room:
             yield line
             line = []
@@ -173,61 +174,63 @@ def _section(page: Page, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator[S
         yield line
 
 
-def _cell(page: Page, metric: Metric[Gpu], gpu: Gpu, helped: bool) -> StyledLine:
+def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu, helped: bool) -> StyledLine:
     value = metric.read(gpu)
     label: Piece = (f"  {metric.label:<{_LABEL}}", "quiet")
     if value is None:
-        shown: Piece = (page.glyphs.not_available, "quiet")
+        shown: Piece = (paper.glyphs.not_available, "quiet")
     else:
-        text = graph.with_unit(metric, value, page.glyphs.degree)
-        shown = (page.glyphs.text(text), "text")
+        text = graph.with_unit(metric, value, paper.glyphs.degree)
+        shown = (paper.glyphs.text(text), "text")
     if not helped:
         return [label, shown]
     padding = " " * max(2, _VALUE - width_of([shown]))
     return [label, shown, (f"{padding}{metric.help}", "quiet")]
 
 
-def _processes(page: Page, shown: ShownFrame, gpu: Gpu, idle_after: float) -> Iterator[StyledLine]:
+def _processes(
+    paper: Paper, shown: ShownFrame, gpu: Gpu, idle_after: float
+) -> Iterator[StyledLine]:
     rows = process_rows.rows(shown.frame, shown.names, idle_after)
     rows = [row for row in rows if row.gpu and row.gpu.key == gpu.key]
     rows = process_rows.ordered(rows, "gpu_memory", True)
     columns = ProcessColumns(_COLUMNS)
-    fitted = columns.fitted(page.size.width - 1, 1, longest(rows), "", page.glyphs)
+    fitted = columns.fitted(paper.width - 1, 1, longest(rows), "", paper.glyphs)
     if rows:
         yield [("  ", "quiet"), *heading(fitted, 1)]
     for process_row in rows:
-        cells = row(fitted, ViewRow(process_row, None), 1, page.glyphs.ellipsis)
+        cells = row(fitted, ViewRow(process_row, None), 1, paper.glyphs.ellipsis)
         yield [("  ", "text"), *cells]
     unaccounted = [
         view_row for view_row in unaccounted_rows(shown.frame)
         if view_row.row.gpu and view_row.row.gpu.key == gpu.key
     ]  # fmt: skip
     for view_row in unaccounted:
-        yield columns.across(view_row, page.size.width - 1, "notice")
+        yield columns.across(view_row, paper.width - 1, "notice")
     if not rows and not unaccounted:
         is_sure = gpu.listed == "all"
-        yield from page.quiet("none" if is_sure else nobody(replace(shown.frame, gpus=(gpu,))))
+        yield from paper.quiet("none" if is_sure else nobody(replace(shown.frame, gpus=(gpu,))))
 
 
-def _graphs(page: Page, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
+def _graphs(paper: Paper, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
     """Draw the graphs, two beside each other if there is room."""
     ids = [id_ for id_ in _GRAPHED if history.knows(gpu.key, id_)]
     if not ids:
-        yield from page.quiet("no values yet")
+        yield from paper.quiet("no values yet")
         return
-    count = 2 if page.size.width >= 120 and len(ids) > 1 else 1
-    width = (page.size.width - 2) // count
-    graphs = [list(_graph(page, history, gpu, id_, width, span)) for id_ in ids]
+    count = 2 if paper.width >= 120 and len(ids) > 1 else 1
+    width = (paper.width - 2) // count
+    graphs = [list(_graph(paper, history, gpu, id_, width, span)) for id_ in ids]
     for n in range(0, len(graphs), count):
         for beside in zip_longest(*graphs[n : n + count], fillvalue=[]):
             yield [piece for line in beside for piece in line]
-    yield from page.quiet("G shows more of them, longer, and the values at a time")
+    yield from paper.quiet("G shows more of them, longer, and the values at a time")
 
 
 def _graph(
-    page: Page, history: History, gpu: Gpu, id_: str, width: int, span: float
+    paper: Paper, history: History, gpu: Gpu, id_: str, width: int, span: float
 ) -> Iterator[StyledLine]:
-    glyphs, metric = page.glyphs, GPU[id_]
+    glyphs, metric = paper.glyphs, GPU[id_]
     room = max(4, width - _SCALE - 4)
     _, slots = graph.window(history.times, span, room, dots_across(glyphs))
     values = history.values(gpu.key, id_)
@@ -251,16 +254,16 @@ def _graph(
         yield sized(line, width, glyphs.ellipsis, left=True)
 
 
-def _links(page: Page, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:
+def _links(paper: Paper, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:
     links, there = frame.links or (), dict[str | None, list[int]]()
     for index, link in enumerate(links[gpu.index] if gpu.index < len(links) else ()):
         if link != ITSELF and index != gpu.index:
             there.setdefault(link, []).append(index)
     if not there:
         words = "not known" if len(frame.gpus) > 1 else "there is no other"
-        yield from page.quiet(words)
+        yield from paper.quiet(words)
     for link in sorted(there, key=rating, reverse=True):
         kind = "NV" if link and link.startswith("NV") else link
         means = MEANINGS.get(kind or "", "not known")
         to = f"GPU {', '.join(map(str, there[link]))}"
-        yield from page.labelled(link or page.glyphs.not_available, f"{to}: {means}")
+        yield from paper.labelled(link or paper.glyphs.not_available, f"{to}: {means}")

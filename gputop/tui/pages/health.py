@@ -16,7 +16,7 @@ from gputop.model.machine.text import counted, duration, short_name
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper
 from gputop.tui.themes import LEVEL_ROLES
 
 _key = partial(described_key, "GPUs", area="health")
@@ -29,48 +29,48 @@ class HealthScreen(PageScreen[None]):
         _key("escape,H,backspace", "leave", "Back", "Health: back", "Esc"),
     ]  # fmt: skip
 
-    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
         frame = shown.frame
         by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
         yield []
         yield [(" Health", "heading")]
-        yield from _summary(page, frame, any(on_gpu for _, on_gpu in by_gpu))
-        yield from page.quiet(heard(frame))
+        yield from _summary(paper, frame, any(on_gpu for _, on_gpu in by_gpu))
+        yield from paper.quiet(heard(frame))
         for gpu, on_gpu in by_gpu:
             if on_gpu or gpu.is_overdue:
-                yield from _of_gpu(page, gpu, on_gpu)
+                yield from _of_gpu(paper, gpu, on_gpu)
 
 
-def _summary(page: Page, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
+def _summary(paper: Paper, frame: Frame, any_found: bool) -> Iterator[StyledLine]:
     alarms, gpus = len(in_alarm(frame)), counted(len(frame.gpus), "GPU")
     silent = sum(gpu.is_overdue for gpu in frame.gpus)
     if alarms:
         words = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention."
-        yield from page.wrapped(words, 2, "alarm")
+        yield from paper.wrapped(words, 2, "alarm")
     elif any_found:
-        yield from page.wrapped("Nothing is broken; some things are worth knowing.")
+        yield from paper.wrapped("Nothing is broken; some things are worth knowing.")
     elif silent:
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
-        yield from page.wrapped(words, 2, "notice")
+        yield from paper.wrapped(words, 2, "notice")
     elif frame.told_by is not None:
         words = f"Not known: {frame.told_by} does not tell what is wrong with {gpus}."
-        yield from page.wrapped(words, 2, "notice")
+        yield from paper.wrapped(words, 2, "notice")
     else:
-        yield from page.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
+        yield from paper.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
 
 
-def _of_gpu(page: Page, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[StyledLine]:
+def _of_gpu(paper: Paper, gpu: Gpu, on_gpu: tuple[Finding, ...]) -> Iterator[StyledLine]:
     yield []
     heading = f" GPU {gpu.index}  {short_name(gpu.name)}  {gpu.pci_bus_id or ''}"
     yield [(heading.rstrip(), "heading")]
     if gpu.state == "late":
         old = f"It has not answered for {duration(gpu.stale_for)}."
-        yield from page.wrapped(old, 4, "alarm")
+        yield from paper.wrapped(old, 4, "alarm")
     for finding in on_gpu:
-        yield from finding_lines(page, finding)
+        yield from finding_lines(paper, finding)
 
 
-def finding_lines(page: Page, finding: Finding) -> Iterator[StyledLine]:
+def finding_lines(paper: Paper, finding: Finding) -> Iterator[StyledLine]:
     """Say how severe a finding is, what it is, and below that what to do."""
-    yield from page.marked(f"{finding.level}: {finding.text}", LEVEL_ROLES[finding.level])
-    yield from page.wrapped(finding.advice, 6, "quiet")
+    yield from paper.marked(f"{finding.level}: {finding.text}", LEVEL_ROLES[finding.level])
+    yield from paper.wrapped(finding.advice, 6, "quiet")

@@ -21,7 +21,8 @@ from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Lines, StyledLine
-from gputop.tui.panes.page import Page, title
+from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper, title
 
 _TWO = 76
 """From this many cells on there is room for two columns."""
@@ -61,9 +62,9 @@ class _Leaf(Page):
 
     def on_click(self, event: Click) -> None:
         event.stop()
-        index = self.cursor.top + event.y
-        if index < len(self._rows):
-            self._follow("".join(text for text, _ in self._rows[index]))
+        line = self.text.line_at(event.y)
+        if line is not None:
+            self._follow("".join(text for text, _ in line))
 
 
 class HelpScreen(PageScreen[None]):
@@ -109,7 +110,8 @@ class HelpScreen(PageScreen[None]):
     def draw(self) -> None:
         if self.is_mounted:
             page = self.query_one(Page)
-            page.show_lines(list(self._of_manual(page) or self._lines(page)))
+            paper = page.paper
+            page.show_lines(list(self._of_manual(paper) or self._lines(paper)))
 
     def show_frame(self, shown: ShownFrame) -> None:
         """Keep the frame without drawing it: nothing here depends on it."""
@@ -167,11 +169,11 @@ class HelpScreen(PageScreen[None]):
         self.draw()
         self.query_one(Page).go_to(0)
 
-    def _of_manual(self, page: Page) -> list[StyledLine]:
+    def _of_manual(self, paper: Paper) -> list[StyledLine]:
         """Return the lines of a page of the manual; none for the keys."""
         if self._text is None:
             return []
-        width = max(20, page.size.width - 2)
+        width = max(20, paper.width - 2)
         lines = [
             _styled(kind, part)
             for kind, line in self._text(width)
@@ -179,9 +181,9 @@ class HelpScreen(PageScreen[None]):
         ]
         return [[(f" gputop help {self._title}", "heading")], [], *lines]
 
-    def _lines(self, page: Page) -> Iterator[StyledLine]:
+    def _lines(self, paper: Paper) -> Iterator[StyledLine]:
         yield [(" Keys", "heading"), ("; below them every word of the screen", "quiet")]
-        width = page.size.width
+        width = paper.width
         groups = self._groups()
         if width < _TWO:
             yield from (line for group in groups for line in self._group(group, width))
@@ -192,7 +194,7 @@ class HelpScreen(PageScreen[None]):
         for heading, words in (*elsewhere, *glossary.sections(self._glyphs)):
             yield from title(heading)
             for word, text in words:
-                yield from _explained(page, word, text)
+                yield from _explained(paper, word, text)
 
     def _groups(self) -> list[Group]:
         groups: dict[str, list[Entry]] = {}
@@ -278,8 +280,8 @@ def _name(key: str, arrows: dict[str, str]) -> str:
     return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()
 
 
-def _explained(page: Page, word: str, text: str) -> Iterator[StyledLine]:
+def _explained(paper: Paper, word: str, text: str) -> Iterator[StyledLine]:
     lead = f"  {word:<{_WORD}} "
-    for line in page.wrapped(text, len(lead)):
+    for line in paper.wrapped(text, len(lead)):
         yield [(lead, "key"), *line[1:]]
         lead = " " * len(lead)

@@ -24,6 +24,7 @@ from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.mapping import Label, MappingControl
 from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
+from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
 
 
@@ -169,8 +170,8 @@ class MappingScreen(Screen[None]):
     def _open_fields(self, is_open: bool) -> None:
         for editor in self.query(Editor):
             editor.is_open = is_open
-        for table in self.query(Table):
-            table.can_focus = not is_open
+        for part in (*self.query(Table), *self.query(Page)):
+            part.can_focus = not is_open
 
     def action_leave(self) -> None:
         """Go from a field back to the tables."""

@@ -23,6 +23,7 @@ from gputop.tui.pages.process_lines import (
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper
 
 _EVERY = 5.0
 """The least time between two requests, in seconds of the frames: a pause sends none."""
@@ -130,10 +131,10 @@ class ProcessScreen(PageScreen[None]):
         self._asked = self._subject.refused = None
         self._subject.stack_wanted = False
 
-    def lines(self, page: Page, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
         if self._subject.rows:
-            yield from process_lines(page, self._subject)
-            yield from detail_lines(page, self._subject)
+            yield from process_lines(paper, self._subject)
+            yield from detail_lines(paper, self._subject)
 
     @property
     def _can_ask(self) -> bool:

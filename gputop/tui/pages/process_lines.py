@@ -27,7 +27,7 @@ from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_GPU, ProcessRow
 from gputop.sources.source import Moment
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.page import LABEL, Page, title
+from gputop.tui.panes.paper import LABEL, Paper, title
 from gputop.tui.panes.plot import peak, sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -94,33 +94,33 @@ class ProcessSubject:
     """Whether to show values of the variables that are not about GPUs."""
 
 
-def process_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     """Yield what frames say of the process."""
     process = subject.rows[0].process
     yield []
-    command = list(page.wrapped(process.command or "not in this /proc", 1, "heading"))
+    command = list(paper.wrapped(process.command or "not in this /proc", 1, "heading"))
     yield from command[:_COMMAND]
     if len(command) > _COMMAND:
-        yield [(f" {page.glyphs.ellipsis} all of it is below", "quiet")]
+        yield [(f" {paper.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         left = "it has ended, or left the GPUs; these are its last figures"
         yield [(f" {_UNBORN if subject.unborn else left}", "alarm")]
-    yield from page.facts(_facts(subject.rows[0]))
+    yield from paper.facts(_facts(subject.rows[0]))
     yield from title("Origin")
     if process.elsewhere:
-        yield from page.quiet("The PID may be the host's: no process here is known to be it.")
+        yield from paper.quiet("The PID may be the host's: no process here is known to be it.")
     elif process.origin is None:
-        yield from page.quiet("Not read yet.")
+        yield from paper.quiet("Not read yet.")
     else:
-        yield from _origin(page, process.origin, process.parent)
+        yield from _origin(paper, process.origin, process.parent)
     yield from title("On the GPUs")
     for row, past in zip(subject.rows, subject.pasts, strict=True):
-        yield from _on_gpu(page, row, past, subject)
+        yield from _on_gpu(paper, row, past, subject)
     yield from title("Its names for them")
-    yield from _named(page, subject)
+    yield from _named(paper, subject)
     if len(command) > _COMMAND:
         yield from title("Command line")
-        yield from page.wrapped(process.command or "")
+        yield from paper.wrapped(process.command or "")
 
 
 def _facts(row: ProcessRow) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _numbers(metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow) -> Iter
             yield f"{metric.label} {metric.text(row)}{unit}"
 
 
-def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
+def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
     job = origin.slurm_job
     facts = {
         "directory": origin.cwd,
@@ -155,10 +155,10 @@ def _origin(page: Page, origin: Origin, parent: int | None) -> Iterator[StyledLi
     }
     for label, text in facts.items():
         if text:
-            yield from page.labelled(label, text)
+            yield from paper.labelled(label, text)
     missing = [label for label, text in facts.items() if not text]
     if missing:
-        yield from page.quiet(f"none or unknown: {', '.join(missing)}")
+        yield from paper.quiet(f"none or unknown: {', '.join(missing)}")
 
 
 def _ancestors(origin: Origin) -> str:
@@ -175,15 +175,15 @@ def _container(container: Container | None) -> str | None:
 
 
 def _on_gpu(
-    page: Page, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
+    paper: Paper, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
 ) -> Iterator[StyledLine]:
     facts = _numbers(NUMBERS_ON_GPU, row)
     name, gpu = row.cuda or "", f"GPU {COLUMNS['gpu'].text(row)}"
     yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
     for words in _words(row, subject):
-        yield from page.wrapped(words, 2 + LABEL, "quiet")
+        yield from paper.wrapped(words, 2 + LABEL, "quiet")
     if len(past.memory) > 1:
-        yield _graphs(page, past)
+        yield _graphs(paper, past)
 
 
 def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
@@ -206,14 +206,14 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
         yield "a context only: ranks open one on cuda:0 too"
 
 
-def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
+def _graphs(paper: Paper, past: ProcessHistory) -> StyledLine:
     """Draw memory as a part of its peak, and the share of the SMs, with one sample per cell."""
     highest = max(0.0, peak(past.memory) or 0.0)
     end = f"  peak {size(int(highest))}   SM "
-    room = (page.size.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
+    room = (paper.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
     width = min(max(4, room), _MOST_SAMPLES, len(past.memory))
-    memory = sparkline(past.memory[-width:], highest or 1.0, lambda _: "memory", page.glyphs)
-    sm = sparkline(past.sm[-width:], 1.0, lambda _: "load", page.glyphs)
+    memory = sparkline(past.memory[-width:], highest or 1.0, lambda _: "memory", paper.glyphs)
+    sm = sparkline(past.sm[-width:], 1.0, lambda _: "load", paper.glyphs)
     return [
         (" " * (2 + LABEL) + "memory ", "quiet"),
         *memory,
@@ -222,20 +222,20 @@ def _graphs(page: Page, past: ProcessHistory) -> StyledLine:
     ]
 
 
-def _named(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _named(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     mapping, around = subject.mapping, subject.rows[0].process.cuda_context
     if mapping is None or around is None:
-        yield from page.quiet("Its variables have not been read.")
+        yield from paper.quiet("Its variables have not been read.")
         return
     for sentence in mapping.reasoning():
-        yield from page.wrapped(sentence)
+        yield from paper.wrapped(sentence)
     if around.frameworks:
         loaded = ", ".join(_LABELS[id_] for id_ in around.frameworks if id_ in _LABELS)
-        yield from page.wrapped(f"It has loaded {loaded}.")
+        yield from paper.wrapped(f"It has loaded {loaded}.")
     yield []
-    yield from _devices(mapping, page.glyphs.to)
+    yield from _devices(mapping, paper.glyphs.to)
     for hint in mapping.advice:
-        yield from page.marked(hint.text, LEVEL_ROLES[hint.level])
+        yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
@@ -246,18 +246,18 @@ def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
         yield [*line, ("  in use", "good")] if device.id in used else line
 
 
-def detail_lines(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def detail_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     """Yield the variables, open devices, children and stack of the process."""
     yield from title(ENVIRONMENT)
-    yield from _gpu_variables(page, subject)
+    yield from _gpu_variables(paper, subject)
     yield from title("Open devices")
-    yield from _files(page, subject)
+    yield from _files(paper, subject)
     yield from title("Children")
-    yield from _children(page, subject)
+    yield from _children(paper, subject)
     yield from title("Other variables")
-    yield from _other_variables(page, subject)
+    yield from _other_variables(paper, subject)
     yield from title(STACK)
-    yield from _stack(page, subject)
+    yield from _stack(paper, subject)
 
 
 def _waiting(subject: ProcessSubject) -> str | None:
@@ -273,7 +273,7 @@ def _waiting(subject: ProcessSubject) -> str | None:
     return "being read" if subject.refused is None else f"unknown: {subject.refused}"
 
 
-def _gpu_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _gpu_variables(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     detail = subject.detail
     if detail is not None and detail.variables is not None:
         values = [(v.name, v.value or "") for v in detail.variables if v.kind == "gpu"]
@@ -283,37 +283,37 @@ def _gpu_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
     else:
         missing = "unset" if detail is None else detail.missing
         words = _NO_VARIABLES.get(missing, _waiting(subject) or "none")
-        yield from page.quiet(words)
+        yield from paper.quiet(words)
         return
     for name, value in values:
-        yield from page.wrapped(f"{name}={value}")
+        yield from paper.wrapped(f"{name}={value}")
     if not values:
-        yield from page.quiet("none")
+        yield from paper.quiet("none")
 
 
-def _other_variables(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _other_variables(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     detail = subject.detail
     if detail is None or detail.variables is None:
         words = _waiting(subject) or _NO_VARIABLES.get(detail.missing if detail else "unset")
-        yield from page.quiet(words or "none")
+        yield from paper.quiet(words or "none")
         return
     others = [variable for variable in detail.variables if variable.kind == "other"]
     secrets = [variable.name for variable in detail.variables if variable.kind == "secret"]
     if subject.with_values:
-        yield from page.quiet("e hides the values")
+        yield from paper.quiet("e hides the values")
         for variable in others:
-            yield from page.wrapped(_assignment(variable, subject.refused))
+            yield from paper.wrapped(_assignment(variable, subject.refused))
     elif others:
-        yield from page.quiet("e shows the values of")
-        yield from page.wrapped(", ".join(variable.name for variable in others))
+        yield from paper.quiet("e shows the values of")
+        yield from paper.wrapped(", ".join(variable.name for variable in others))
     if secrets:
-        yield from page.quiet("not shown, as they may be secrets:")
-        yield from page.wrapped(", ".join(secrets))
+        yield from paper.quiet("not shown, as they may be secrets:")
+        yield from paper.wrapped(", ".join(secrets))
     if not others and not secrets:
-        yield from page.quiet("none")
+        yield from paper.quiet("none")
     if detail.variables_count > len(detail.variables):
         more = detail.variables_count - len(detail.variables)
-        yield from page.quiet(f"and {more} more")
+        yield from paper.quiet(f"and {more} more")
 
 
 def _assignment(variable: EnvVariable, refused: str | None) -> str:
@@ -322,24 +322,24 @@ def _assignment(variable: EnvVariable, refused: str | None) -> str:
     return f"{variable.name}  ({'being read' if refused is None else 'not read'})"
 
 
-def _files(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _files(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     detail = subject.detail
     if detail is None:
-        yield from page.quiet(_waiting(subject) or "")
+        yield from paper.quiet(_waiting(subject) or "")
     elif detail.files is None or detail.devices is None:
-        yield from page.quiet("not permitted: only root and its owner may read its open files")
+        yield from paper.quiet("not permitted: only root and its owner may read its open files")
     else:
         none = "none of a GPU" if detail.devices_whole else "none of a GPU among the first"
         devices = ", ".join(detail.devices) or none
-        yield from page.wrapped(f"{devices}; {detail.files} open files in all")
+        yield from paper.wrapped(f"{devices}; {detail.files} open files in all")
         if not detail.devices_whole:
-            yield from page.quiet("not all of them could be read")
+            yield from paper.quiet("not all of them could be read")
 
 
-def _children(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _children(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     detail = subject.detail
     if detail is None or not detail.children:
-        yield from page.quiet(_waiting(subject) or "none")
+        yield from paper.quiet(_waiting(subject) or "none")
         return
     gpus = _gpus_by_process(subject.frame)
     now = subject.frame.time if subject.frame else None
@@ -351,7 +351,7 @@ def _children(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
         yield [(f"  {child.process.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
     more = detail.children_count - len(detail.children)
     if more > 0:
-        yield from page.quiet(f"and {more} more")
+        yield from paper.quiet(f"and {more} more")
 
 
 def _gpus_by_process(frame: Frame | None) -> Mapping[ProcessId, set[int]]:
@@ -365,16 +365,16 @@ def _gpus_by_process(frame: Frame | None) -> Mapping[ProcessId, set[int]]:
     return gpus
 
 
-def _stack(page: Page, subject: ProcessSubject) -> Iterator[StyledLine]:
+def _stack(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     stack = subject.stack
     if subject.stack_wanted:
-        yield from page.quiet("asking py-spy")
+        yield from paper.quiet("asking py-spy")
     elif subject.moment != "now":
-        yield from page.quiet(_NOT_KEPT[subject.moment])
+        yield from paper.quiet(_NOT_KEPT[subject.moment])
     elif stack is None:
-        yield from page.quiet("t asks py-spy where a Python process is")
+        yield from paper.quiet("t asks py-spy where a Python process is")
     elif stack.problem is not None:
-        yield from page.wrapped(stack.problem, 2, "notice")
+        yield from paper.wrapped(stack.problem, 2, "notice")
     else:
         for line in stack.lines or ("py-spy returned nothing",):
             yield [(f"  {line}", "text")]

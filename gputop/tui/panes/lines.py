@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
@@ -18,6 +19,17 @@ from gputop.tui.themes import MORE_USERS, ROLES
 Piece = tuple[str, str]
 """Text that is harmless to print, and its role: one of `themes.ROLES`, `text` or `cursor`."""
 StyledLine = list[Piece]
+MOVES: list[BindingType] = [
+    Binding("down,j", "move(1)", "Down", id="table.down", show=False),
+    Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
+    Binding("pagedown,ctrl+f", "page(1)", "Page down", id="table.page-down", show=False),
+    Binding("pageup,ctrl+b", "page(-1)", "Page up", id="table.page-up", show=False),
+    Binding("home", "end(0)", "First", id="table.first", show=False),
+    Binding("end", "end(1)", "Last", id="table.last", show=False),
+]
+"""The keys of tables and of pages that are scrolled."""
+NOTCH = 3
+"""Lines by which a notch of the wheel scrolls."""
 
 
 class Lines(OnlyBindings):

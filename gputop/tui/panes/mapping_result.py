@@ -26,7 +26,7 @@ from gputop.tui.panes.mapping_text import (
     variable,
     without_devices,
 )
-from gputop.tui.panes.table import Table
+from gputop.tui.panes.page import Page
 from gputop.tui.themes import LEVEL_ROLES
 
 _LITTLE_FREE = 0.05
@@ -137,14 +137,12 @@ def _in_a_row(devices: Sequence[CudaDevice]) -> bool:
     return counted and len(devices) > 2
 
 
-class MappingResultView(Table[StyledLine], can_focus=False):
+class MappingResultView(Page, can_focus=False):
     """The mapping, a line for each device, then the remarks on it; the line for a shell is last.
 
     The keys of the editor scroll it.
     """
 
-    head_lines = 0
-    selects = False
     with_devices = True
 
     def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
@@ -159,14 +157,13 @@ class MappingResultView(Table[StyledLine], can_focus=False):
     def show_result(self, offer: str | None) -> None:
         """Show the current result; `offer` is the completion that the editor suggests."""
         self._offer = offer
-        lines = list(self._lines(offer))
-        self.show(lines, list(range(len(lines))))
+        self.show_lines(list(self._lines(offer)))
         self.post_message(ResultShown())
 
     @property
     def lines(self) -> int:
         """How many lines the result takes, with the one for a shell."""
-        return len(self._rows) + 1
+        return len(self.text.lines) + 1
 
     @property
     def room(self) -> int:
@@ -175,19 +172,14 @@ class MappingResultView(Table[StyledLine], can_focus=False):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         is_short = self.size.height == 1 and not self._state.note
-        foot = min(len(self._rows), self.size.height - 1)
+        foot = min(len(self.text.lines), self.size.height - 1)
         return self._foot() if y == foot and not is_short else super().pieces(y)
-
-    def row_pieces(self, row: StyledLine, selected: bool) -> Iterable[Piece]:
-        pieces = sized(row, self.size.width, self.glyphs.ellipsis, left=True)
-        role = self.cursor_of(selected)[1]
-        return [(text, role) for text, _ in pieces] if role else pieces
 
     def _foot(self) -> Iterable[Piece]:
         note, export = self._state.note, self._state.export
         whole = self.glyphs.text(printable(note or export or self._state.why_no_export))
         text = cut(whole, self.size.width - 2, self.glyphs.ellipsis)
-        first, last, count = self.span
+        first, last, count = self.text.span(self.room)
         more = f" {first}-{last} of {count} " if last - first + 1 < count else ""
         left = [("  ", "text"), (text, "notice" if note or not export else "key")]
         return spread(left, [(more, "quiet")], self.size.width)

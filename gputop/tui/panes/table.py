@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from textual.binding import Binding, BindingType
 from textual.events import Click, MouseScrollDown, MouseScrollUp
 
 from gputop.tui.panes.columns import Column, Fitted, fit, heading, row
-from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.lines import MOVES, NOTCH, Lines, Piece
 from gputop.tui.panes.table_cursor import TableCursor
 
 R = TypeVar("R")
 V = TypeVar("V")
-_NOTCH = 3
-"""Rows by which a notch of the wheel scrolls."""
 
 
 class Table(Lines, Generic[R], can_focus=True):
@@ -24,18 +21,9 @@ class Table(Lines, Generic[R], can_focus=True):
     A subclass defines `head_lines`, `head(y)` and `row_pieces(row, selected)`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "Down", id="table.down", show=False),
-        Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="table.page-down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="table.page-up", show=False),
-        Binding("home", "end(0)", "First", id="table.first", show=False),
-        Binding("end", "end(1)", "Last", id="table.last", show=False),
-    ]
+    BINDINGS = MOVES
 
     head_lines = 1
-    selects = True
-    """Whether a click selects a row."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
@@ -157,7 +145,7 @@ class Table(Lines, Generic[R], can_focus=True):
         index = self.cursor.top + event.y - self.head_lines
         if event.y < self.head_lines:
             self.click_head(event.x, event.y)
-        elif self.selects and index < len(self._rows):
+        elif index < len(self._rows):
             if event.chain == 1:
                 self._choose(index)
             elif event.chain == 2 and self.cursor.is_there:
@@ -165,11 +153,11 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()
-        self._wheel(_NOTCH)
+        self._wheel(NOTCH)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
-        self._wheel(-_NOTCH)
+        self._wheel(-NOTCH)
 
     def _wheel(self, step: int) -> None:
         self._move(self.cursor.wheel, step)

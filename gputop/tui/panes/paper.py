@@ -1,0 +1,78 @@
+"""What a page is written on: breaks texts into the lines of a width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from textwrap import wrap
+from typing import NamedTuple
+
+from rich.cells import cell_len, chop_cells
+
+from gputop.tui.glyphs import GlyphSet
+from gputop.tui.panes.columns import sized
+from gputop.tui.panes.lines import Piece, StyledLine
+
+LABEL = 13
+"""The width of a label and the space after it, in cells."""
+
+
+def title(text: str) -> Iterator[StyledLine]:
+    """Return the lines that begin a section: a blank one and its heading."""
+    yield []
+    yield [(f" {text}", "heading")]
+
+
+class Paper(NamedTuple):
+    """The width of a page in cells, and the signs that its terminal has."""
+
+    width: int
+    glyphs: GlyphSet
+
+    def cut(self, line: StyledLine) -> StyledLine:
+        """Cut or pad a line to the width of the page."""
+        pieces = [(self.glyphs.text(text), role) for text, role in line]
+        return sized(pieces, self.width, self.glyphs.ellipsis, left=True)
+
+    def wrapped(self, text: str, indent: int = 2, role: str = "text") -> Iterator[StyledLine]:
+        """Break a text that is harmless to print into as many lines as it needs."""
+        room = max(20, self.width - indent - 1)
+        for line in _wrapped(self.glyphs.text(text), room):
+            yield [(" " * indent, "text"), (line, role)]
+
+    def facts(self, facts: Iterable[str], role: str = "text") -> Iterator[StyledLine]:
+        """Put facts beside each other; one that does not fit begins the next line."""
+        separator = f" {self.glyphs.separator} " if self.glyphs.name != "ascii" else ", "
+        line = ""
+        for fact in facts:
+            joined = f"{line}{separator}{fact}" if line else fact
+            if line and cell_len(self.glyphs.text(joined)) > self.width - 4:
+                yield from self.wrapped(f"{line}{separator}".rstrip(), 1, role)
+                joined = fact
+            line = joined
+        yield from self.wrapped(line, 1, role)
+
+    def quiet(self, text: str) -> Iterator[StyledLine]:
+        """Break a quiet text into lines."""
+        return self.wrapped(text, 2, "quiet")
+
+    def marked(self, text: str, role: str) -> Iterator[StyledLine]:
+        """Break a text beside a warning sign."""
+        mark = f"  {self.glyphs.warning} "
+        for line in self.wrapped(text, 4):
+            yield [(mark, role), *line[1:]]
+            mark = "    "
+
+    def labelled(self, label: str, text: str) -> Iterator[StyledLine]:
+        """Break a text beside a label."""
+        head: Piece = (f"  {label:<{LABEL}}", "quiet")
+        for line in self.wrapped(text, 2 + LABEL):
+            yield [head, *line[1:]]
+            head = (" " * (2 + LABEL), "quiet")
+
+
+@lru_cache(maxsize=1024)
+def _wrapped(text: str, room: int) -> tuple[str, ...]:
+    """Break a text into lines; cached, since most of a page is the same in every tick."""
+    lines = wrap(text, room, break_on_hyphens=False) or [""]
+    return tuple(part for line in lines for part in chop_cells(line, room) or [""])
