@@ -8,10 +8,8 @@ import pytest
 
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder
-from gputop.model.machine.sections import Activity, Identity, Pcie, Throttle
-from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.sources.demo.source import demo_frame
-from gputop.tui.glyphs import ASCII, UNICODE
+from gputop.tui.glyphs import ASCII
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.help import HelpScreen
@@ -24,12 +22,10 @@ from tests.builders_tui import (
     gpu_of,
     process_of,
     shown,
-    silent_gpu,
 )
 from tests.conftest import MachineFactory, rest_long
 from tests.tui.live import SIZES, running
-
-UNSUPPORTED = "not supported by this card or driver"
+from tests.tui.papers import section
 
 
 async def open_page(screen: Screenful, index: int = 0) -> None:
@@ -42,74 +38,8 @@ def on_main(screen: Screenful) -> bool:
     return screen.app.screen is screen.main
 
 
-def section(page: str, name: str) -> list[str]:
-    """The lines under a heading."""
-    lines = page.split("\n")
-    begin = lines.index(f" {name}") + 1
-    end = next((n for n in range(begin, len(lines)) if not lines[n].strip()), len(lines))
-    return lines[begin:end]
-
-
 def at(second: float, *parts: Any, **values: Any) -> Frame:
     return frame_of(*parts, time=NOON + second, **values)
-
-
-@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
-async def test_every_metric_of_a_full_gpu(size: tuple[int, int]) -> None:
-    """The demo's, which have all of them; help only where there is room for it."""
-    async with shown(demo_frame(NOON, 0.0, 1.0), size=size) as screen:
-        await open_page(screen)
-        page = await screen.whole_page()
-    for name, metrics in SECTIONS.items():
-        lines = "\n".join(section(page, name))
-        above = {"state", "stale_for", "error", "activity.verdict"}
-        for metric in metrics:
-            assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
-            if metric.id not in above:
-                assert (metric.help in lines) == (size[0] == 200), metric.id
-    assert UNSUPPORTED not in page
-    words = " ".join(page.split())
-    for text in (
-        "GPU 0 H200", "00000000:19:00.0 · GPU-69daaf70-292c-57f0-8c7e-0c910cde6323 · Hopper",
-        "in the last half minute: compute-bound", "train.py --config ll", "UTIL 83% peak 83%",
-        "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "NV18 GPU 1, 2, 3, 4, 5, 6, 7: a bond",
-    ):  # fmt: skip
-        assert text in words, page
-
-
-async def test_metrics_stand_side_by_side_where_there_is_room() -> None:
-    async with shown(demo_frame(NOON, 0.0, 1.0), size=(160, 50)) as screen:
-        await open_page(screen)
-        memory = section(await screen.whole_page(), "Memory")
-    [line] = [line for line in memory if "MEM-TOTAL" in line]
-    assert "MEM-USED" in line
-    assert GPU["memory_used"].help in line
-
-
-async def test_what_a_card_has_not_is_told_once() -> None:
-    """A section of which nothing is known is a line; a value that is missing is a sign."""
-    gpu = gpu_of(0, pcie=Pcie(generation=4, width=16, tx=0.0))
-    async with shown(frame_of(gpu), size=(80, 24)) as screen:
-        await open_page(screen)
-        page = await screen.whole_page()
-    for name in ("Activity", "NVLink", "Health"):
-        assert [line.strip() for line in section(page, name)] == [UNSUPPORTED]
-    pcie = " ".join(" ".join(section(page, "PCIe")).split())
-    dash = UNICODE.not_available
-    assert pcie == (
-        f"GEN 4 GEN-MAX {dash} LANES 16 LANES-MAX {dash} "
-        f"PCIE-TX 0 B/s PCIE-RX {dash} REPLAYS {dash}"
-    )
-
-
-async def test_a_gpu_of_which_nothing_is_known() -> None:
-    async with shown(frame_of(silent_gpu(0, error="GPU is lost")), size=(80, 24)) as screen:
-        await open_page(screen)
-        assert "GPU is lost" in screen.text
-        page = await screen.whole_page()
-        assert page.count(UNSUPPORTED) == len(SECTIONS) - 2  # its index is known, and LISTED
-        assert "no values yet" in page
-        assert "None" not in page
 
 
 async def test_it_is_live_and_old_values_are_said_to_be() -> None:
@@ -153,45 +83,6 @@ async def test_its_own_processes_and_no_others() -> None:
         assert [line.split()[1] for line in section(screen.text, "Processes")] == ["PID", "403"]
 
 
-@pytest.mark.parametrize(
-    ("gpu", "words"),
-    [
-        ({}, "none"),
-        ({"listed": "none"}, "the driver does not list the processes here"),
-        ({"listed": "unknown"}, "no process is seen: the GPU has not said who is on it"),
-    ],
-)
-async def test_no_process(gpu: dict[str, Any], words: str) -> None:
-    async with shown(frame_of(gpu_of(0, **gpu))) as screen:
-        await open_page(screen)
-        assert section(screen.text, "Processes")[0].strip() == words
-
-
-async def test_links_are_told_by_their_kind_the_best_first() -> None:
-    links = (("X", "SYS", "NV4", None, "SYS"), *[("X",) * 5] * 4)
-    frame = frame_of(*(gpu_of(n) for n in range(5)), links=links)
-    async with shown(frame) as screen:
-        await open_page(screen)
-        lines = [" ".join(line.split()) for line in section(await screen.whole_page(),
-                                                            "Links to the other GPUs")]  # fmt: skip
-    assert lines == [
-        "NV4 GPU 2: a bond of so many NVLinks, also through NVSwitches",
-        "SYS GPU 1, 4: the interconnect between NUMA nodes",
-        "– GPU 3: not known",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("count", "links", "words"),
-    [(2, None, "not known"), (1, None, "there is no other"), (1, (("X",),), "there is no other")],
-)
-async def test_no_links(count: int, links: Any, words: str) -> None:
-    async with shown(frame_of(*(gpu_of(n) for n in range(count)), links=links)) as screen:
-        await open_page(screen)
-        page = await screen.whole_page()
-        assert section(page, "Links to the other GPUs")[0].strip() == words
-
-
 async def test_the_keys_lead_on_and_back() -> None:
     frame = frame_of(gpu_of(0), gpu_of(1), process_of(401, 0), process_of(402, 1))
     async with shown(frame) as screen:
@@ -233,25 +124,6 @@ async def test_it_stays_where_it_was_scrolled_to() -> None:
         before = next(line for line in screen.lines if line.startswith(" ") and line[1] != " ")
         await screen.show(at(1, gpu_of(0), *(process_of(400 + n) for n in range(9))))
         assert before in screen.lines
-
-
-@pytest.mark.parametrize("width", [200, 80, 40, 10])
-async def test_hostile_values(width: int) -> None:
-    """Markup is text; wide letters and long words do not leave the screen."""
-    hostile = "[/][red]" + "訓練" * 80
-    gpu = gpu_of(
-        0, name=hostile, error=hostile, identity=Identity(serial=hostile, vbios="x" * 300),
-        throttle=Throttle(reasons=(hostile,), shares={hostile: 0.5}),
-        activity=Activity(verdict=hostile, sm=0.5),
-    )  # fmt: skip
-    links = (("X", hostile), (hostile, "X"))
-    frame = frame_of(gpu, gpu_of(1), process_of(1, user=hostile), links=links)
-    async with shown(frame, size=(width, 24)) as screen:
-        await open_page(screen)
-        for _ in range(12):
-            await screen.press("pagedown")
-            for line in screen.segments:
-                assert sum(segment.cell_length for segment in line) == width
 
 
 async def test_in_ascii_nothing_else_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,8 @@ async def test_a_hung_gpu_is_an_alarm(size: tuple[int, int]) -> None:
         assert "nvidia-smi" in screen.text or "dmesg" in screen.text
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_list_says_what_and_what_to_do(size: tuple[int, int]) -> None:
-    async with shown(sick(), size) as screen:
+async def test_the_list_says_what_and_what_to_do() -> None:
+    async with shown(sick(), (80, 24)) as screen:
         await screen.press("H")
         assert "2 of 4 GPUs need attention." in screen.text
         assert "GPU 0" not in screen.text
@@ -100,10 +99,9 @@ async def test_the_list_says_what_and_what_to_do(size: tuple[int, int]) -> None:
         assert "! error: XID 79, 12s ago: the GPU has fallen off the bus" in screen.text
         assert "nvidia-smi --gpu-reset -i 2" in screen.text
         await screen.press("end")
-        assert "1 of 4 NVLinks is down" in screen.text or size == (80, 24)
         assert "! warning: XID 31, 12s ago" in screen.text
         assert "compute-sanitizer" in screen.text
-        assert all(len(line) <= size[0] and "…" not in line for line in screen.lines)
+        assert all(len(line) <= 80 and "…" not in line for line in screen.lines)
         await screen.press("escape")
         assert "Processes" in screen.text
 
@@ -122,22 +120,6 @@ async def test_the_list_follows_the_frames() -> None:
         assert "Processes" in screen.text
 
 
-async def test_what_is_not_known_is_said() -> None:
-    async with shown(frame_of(gpu_of(0), gpu_of(1, stale_for=31.0))) as screen:
-        await screen.press("H")
-        assert "The driver reports no XIDs here; the kernel log has them" in screen.text
-        assert screen.text.count("t has not answered for 31s") == 1
-        assert "1 of 2 GPUs needs attention." in screen.text
-        await screen.show(frame_of(gpu_of(0), gpu_of(1, stale_for=2.0)))
-        assert "It has not answered for 2s." in screen.text
-        assert "Nothing was found, but 1 of 2 GPUs does not answer." in screen.text
-        assert "All is well" not in screen.text
-        await screen.show(frame_of(gpu_of(0, health=xids()), gpu_of(1)))
-        known = "since gputop started, not of GPU 1; earlier ones are in the kernel log"
-        assert known in screen.text
-        assert "not answered" not in screen.text
-
-
 async def test_the_key_is_in_the_help_and_in_the_palette() -> None:
     async with shown(sick()) as screen:
         commands: list[SystemCommand] = list(screen.app.get_system_commands(screen.app.screen))
@@ -148,11 +130,3 @@ async def test_the_key_is_in_the_help_and_in_the_palette() -> None:
         assert "GPUs need attention" in screen.text
         await screen.press("escape", "question_mark")
         assert "What needs attention" in screen.text
-
-
-async def test_texts_are_drawn_in_ascii_and_names_harmlessly() -> None:
-    hostile = gpu_of(0, name="NVIDIA [/] \\", error="[bold]lost[/]")
-    async with shown(frame_of(hostile)) as screen:
-        await screen.press("H")
-        assert "GPU 0  [/] \\" in screen.text
-        assert "the driver says: [bold]lost[/]" in screen.text

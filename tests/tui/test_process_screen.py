@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from gputop.model.machine.detail import ChildProcess, EnvVariable, ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.protocol.messages import Detail, Stack
-from gputop.tui.glyphs import ASCII
 from gputop.tui.pages.help import HelpScreen
-from gputop.tui.panes.lines import Lines
 from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
-from tests.conftest import rest_long
 
 GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
 START = NOON - 60
@@ -66,8 +61,7 @@ def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
     return [request for request in screen.source.requests if isinstance(request, kind)]
 
 
-@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
-async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
+async def test_everything_is_on_the_page() -> None:
     around = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
     facts: dict[str, Any] = {"origin": PLACE, "cuda_context": around, "threads": 12,
                              "io_read": 4e6, "io_write": 0.0, "state": "D"}  # fmt: skip
@@ -77,7 +71,7 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
                    gpu_memory=GIB // 2),
         process_of(402, 1, user="bob", start_time=START + 10),
     )  # fmt: skip
-    async with shown(at(0, *processes), size=size) as screen:
+    async with shown(at(0, *processes), size=(80, 24)) as screen:
         await screen.press("enter")
         await screen.show(at(1, *processes), detail=detail_of())
         page = await screen.whole_page()
@@ -100,16 +94,6 @@ async def test_everything_is_on_the_page(size: tuple[int, int]) -> None:
     ):  # fmt: skip
         assert text in words, page
     assert "none or unknown" not in page
-
-
-async def test_a_value_and_its_unit_stay_together() -> None:
-    process = process_of(401, io_read=4e6, io_write=0.0)
-    async with shown(at(0, process), size=(100, 24)) as screen:
-        await screen.press("enter")
-        for width in range(60, 100, 5):
-            await screen.resize(width, 24)
-            assert "READ 3.81M B/s" in screen.text
-            assert "WRITE 0 B/s" in screen.text
 
 
 async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
@@ -206,31 +190,6 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
         assert asked(screen, Stack) == []
 
 
-async def test_a_zombie_that_was_never_looked_at() -> None:
-    process = process_of(401, state="Z")
-    async with shown(at(0, process)) as screen:
-        await screen.press("enter")
-        await screen.show(at(1, process), detail=ProcessDetail(IT, gone=True))
-        assert "zombie: it has ended, and its parent" in screen.text
-        assert "unknown: it ended before it was read" in screen.text
-
-
-@rest_long(
-    ("values", "words"),
-    ({"variables": None, "missing": "unreadable"}, "not permitted: only root and its owner"),
-    ({"variables": None, "missing": "overwritten"}, "has overwritten the variables"),
-    ({"files": None, "devices": None}, "root and its owner may read its open files"),
-    ({"devices": ()}, "none of a GPU; 61 open files"),
-    ({"children_count": 99}, "and 98 more"),
-)
-async def test_what_is_not_known_is_said(values: dict[str, Any], words: str) -> None:
-    process = process_of(401)
-    async with shown(at(0, process)) as screen:
-        await screen.press("enter")
-        await screen.show(at(1, process), detail=detail_of(**values))
-        assert words in await screen.whole_page()
-
-
 async def test_a_process_that_is_not_here() -> None:
     process = process_of(401, start_time=None, command=None, elsewhere=True, user=None, state=None)
     async with shown(at(0, process)) as screen:
@@ -239,69 +198,6 @@ async def test_a_process_that_is_not_here() -> None:
         assert "The PID may be the host's: no process here is known to be it." in page
         assert page.count("unknown: the process is not in this /proc") == 4
         assert screen.source.requests == []
-
-
-async def test_its_past() -> None:
-    """Of a process that nobody looked at, too; a GPU that is stale leaves a gap."""
-    sizes = [10, 20, 40]
-    frames = [at(n, process_of(401, gpu_memory=size * GIB, sm_utilization=n / 2))
-              for n, size in enumerate(sizes)]  # fmt: skip
-    stale = frame_of(gpu_of(0, stale_for=3.0), process_of(401, gpu_memory=GIB), time=NOON + 3)
-    async with shown(frames[0]) as screen:
-        await screen.show(*frames[1:], stale, at(4, process_of(401, gpu_memory=10 * GIB)))
-        await screen.press("enter")
-        assert "memory ▃▅█ ▃  peak 40.0G   SM ▁▅█ ▅" in screen.text
-
-
-async def test_a_long_command_line_leaves_room_and_is_told_whole() -> None:
-    words = " ".join(f"--option{n:03d}" for n in range(200))
-    async with shown(at(0, process_of(401, command=words)), size=(80, 24)) as screen:
-        await screen.press("enter")
-        assert "PID 401" in screen.text
-        assert "all of it is below" in screen.text
-        assert words in " ".join((await screen.whole_page()).split())
-
-
-async def test_a_mig_device() -> None:
-    mig = (MigDevice(uuid="MIG-1", gi=1, ci=0, profile="2g.20gb"),)
-    gpu = gpu_of(0, mig_mode=True, mig=mig)
-    process = process_of(401, gpu_instance=1, compute_instance=0)
-    async with shown(frame_of(gpu, process)) as screen:
-        await screen.press("enter")
-        assert "GPU 0:1" in screen.text
-        assert "compute; GPU instance 1, compute instance 0 (2g.20gb)" in screen.text
-
-
-@rest_long("width", 200, 80, 40, 10)
-async def test_hostile_values(width: int) -> None:
-    """Markup is text; wide letters and lines without a space do not leave the screen."""
-    hostile = "[/][red]" + "訓練" * 150
-    origin = Origin(cwd="/" + "x" * 500, session=hostile)
-    process = process_of(401, command=hostile, origin=origin, user="[bold]")
-    variables = (EnvVariable("RANK", "gpu", hostile), EnvVariable(hostile, "secret"))
-    detail = detail_of(variables=variables, devices=(hostile,),
-                       children=(ChildProcess(id_of(7, START), START, hostile),))  # fmt: skip
-    stack = ProcessStack(IT, (hostile,))
-    async with shown(at(0, process), size=(width, 30)) as screen:
-        await screen.press("enter")
-        await screen.show(at(1, process), detail=detail, stack=stack)
-        assert "[/][red]"[: width - 2] in (page := await screen.whole_page())
-        if width >= 80:  # narrower, lines are cut
-            assert page.count("訓") >= 5 * 150
-        for line in screen.segments:
-            assert sum(segment.cell_length for segment in line) == width
-
-
-async def test_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lines, "glyphs", ASCII)
-    process = process_of(401, command="python 訓練.py", origin=PLACE)
-    async with shown(at(0, process)) as screen:
-        await screen.press("enter")
-        stack = ProcessStack(IT, ("  訓練 (a.py:1)",))
-        await screen.show(at(1, process), detail=detail_of(), stack=stack)
-        page = await screen.whole_page()
-    assert page.isascii()
-    assert "PID 401, user alice, running" in page
 
 
 async def test_an_agent_that_refuses_is_not_asked_again() -> None:

@@ -97,30 +97,37 @@ class GpuScreen(PageScreen["str | None"]):
         super().show_frame(shown)
 
     def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
-        gpu = self._gpu
-        if gpu is None:
-            return
-        yield []
-        yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
-        facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
-        yield from paper.facts(facts, "quiet")
-        yield from _state(paper, gpu, self._gone)
-        if gpu.reservation is not None:
-            yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
-        for finding in findings(shown.frame, gpu):
-            yield from finding_lines(paper, finding)
-        for sentence in limits(shown.frame, gpu):
-            yield from paper.wrapped(sentence, 1, "quiet")
-        yield from title("Processes")
-        yield from _processes(paper, shown, gpu, self._idle_after)
-        span = graph.fitting(shown.history.times, _LONGEST)
-        yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
-        yield from _graphs(paper, shown.history, gpu, span)
-        for name, metrics in SECTIONS.items():
-            yield from title(name)
-            yield from _section(paper, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
-        yield from title("Links to the other GPUs")
-        yield from _links(paper, gpu, shown.frame)
+        if self._gpu is None:
+            return iter(())
+        return gpu_lines(paper, shown, self._gpu, self._gone, self._idle_after)
+
+
+def gpu_lines(
+    paper: Paper, shown: ShownFrame, gpu: Gpu, gone: bool, idle_after: float
+) -> Iterator[StyledLine]:
+    """Yield all that is known of a GPU, as it was last listed if it is `gone`. `idle_after`:
+    seconds without work after which memory is idle."""
+    yield []
+    yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
+    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
+    yield from paper.facts(facts, "quiet")
+    yield from _state(paper, gpu, gone)
+    if gpu.reservation is not None:
+        yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
+    for finding in findings(shown.frame, gpu):
+        yield from finding_lines(paper, finding)
+    for sentence in limits(shown.frame, gpu):
+        yield from paper.wrapped(sentence, 1, "quiet")
+    yield from title("Processes")
+    yield from _processes(paper, shown, gpu, idle_after)
+    span = graph.fitting(shown.history.times, _LONGEST)
+    yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
+    yield from _graphs(paper, shown.history, gpu, span)
+    for name, metrics in SECTIONS.items():
+        yield from title(name)
+        yield from _section(paper, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
+    yield from title("Links to the other GPUs")
+    yield from _links(paper, gpu, shown.frame)
 
 
 def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:

@@ -30,15 +30,19 @@ class HealthScreen(PageScreen[None]):
     ]  # fmt: skip
 
     def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
-        frame = shown.frame
-        by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
-        yield []
-        yield [(" Health", "heading")]
-        yield from _summary(paper, frame, any(on_gpu for _, on_gpu in by_gpu))
-        yield from paper.quiet(heard(frame))
-        for gpu, on_gpu in by_gpu:
-            if on_gpu or gpu.is_overdue:
-                yield from _of_gpu(paper, gpu, on_gpu)
+        return health_lines(paper, shown.frame)
+
+
+def health_lines(paper: Paper, frame: Frame) -> Iterator[StyledLine]:
+    """Yield what was found on each GPU of a frame, after a summary."""
+    by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
+    yield []
+    yield [(" Health", "heading")]
+    yield from _summary(paper, frame, any(on_gpu for _, on_gpu in by_gpu))
+    yield from paper.quiet(heard(frame))
+    for gpu, on_gpu in by_gpu:
+        if on_gpu or gpu.is_overdue:
+            yield from _of_gpu(paper, gpu, on_gpu)
 
 
 def _summary(paper: Paper, frame: Frame, any_found: bool) -> Iterator[StyledLine]:

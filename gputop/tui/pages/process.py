@@ -10,16 +10,15 @@ from textual.binding import BindingType
 
 from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.processes import process_rows
 from gputop.protocol.messages import Detail, Reply, Request, Stack
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.process_lines import (
     ENVIRONMENT,
     STACK,
-    ProcessSubject,
     detail_lines,
     process_lines,
 )
+from gputop.tui.pages.process_subject import ProcessSubject
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
@@ -77,36 +76,24 @@ class ProcessScreen(PageScreen[None]):
     def action_stack(self) -> None:
         """Ask for the Python stack (py-spy), and go to where it will appear."""
         subject = self._subject
-        if self._can_ask and not subject.stack_wanted:
+        if subject.can_be_read and not subject.stack_wanted:
             subject.stack_wanted = True
             self._request(Stack(subject.key.process, self._stack_id))
         self._go_to_stack()
 
     def show_frame(self, shown: ShownFrame) -> None:
-        subject, frame = self._subject, shown.frame
-        rows = process_rows.rows(frame, shown.names)
-        rows = [row for row in rows if frame.key(row.process) == subject.key]
-        subject.ended = not rows
-        if shown.moment != "now" and subject.moment != shown.moment:
-            subject.detail = subject.stack = None  # those of now
-            subject.stack_wanted = False
-        subject.moment = shown.moment
-        if rows:
-            subject.frame, subject.rows = frame, rows
-            subject.pasts = [shown.history.of_process(row.process) for row in rows]
-            subject.mapping = shown.names.mapping(rows[0].process)
-        start = subject.rows[0].process.start_time if subject.rows else None
-        subject.unborn = start is not None and start > frame.time
+        subject = self._subject
+        subject.show(shown)
         if shown.moment != "now":
             self._asked = None
-        is_due = self._asked is None or abs(frame.time - self._asked) >= _EVERY
+        is_due = self._asked is None or abs(shown.frame.time - self._asked) >= _EVERY
         if is_due and subject.refused is None:
             self._ask()
         super().show_frame(shown)
 
     def reply(self, reply: Reply) -> None:
         """Show an answer, if it is about this process."""
-        subject, detail, stack = self._subject, reply.detail, reply.stack
+        subject, stack = self._subject, reply.stack
         if subject.moment != "now":
             return
         if reply.error is not None and reply.request == self._detail_id:
@@ -114,16 +101,12 @@ class ProcessScreen(PageScreen[None]):
             self.draw()
         elif reply.error is not None and reply.request == self._stack_id:
             stack = ProcessStack(subject.key.process, problem=reply.error)
-        if detail is not None and detail.process == subject.key.process:
-            subject.gone = detail.gone
-            if not detail.gone:
-                subject.detail = detail
+        if subject.take_detail(reply.detail):
             self.draw()
             if self._at_environment:
                 self.query_one(Page).go_to_section(ENVIRONMENT)
                 self._at_environment = False
-        if stack is not None and stack.process == subject.key.process:
-            subject.stack, subject.stack_wanted = stack, False
+        if subject.take_stack(stack):
             self._go_to_stack()
 
     def reset(self) -> None:
@@ -136,15 +119,9 @@ class ProcessScreen(PageScreen[None]):
             yield from process_lines(paper, self._subject)
             yield from detail_lines(paper, self._subject)
 
-    @property
-    def _can_ask(self) -> bool:
-        subject = self._subject
-        is_there = subject.moment == "now" and not subject.ended
-        return is_there and subject.key.process.start_ticks is not None
-
     def _ask(self) -> None:
         subject = self._subject
-        if self._can_ask and subject.frame is not None:
+        if subject.can_be_read and subject.frame is not None:
             self._asked, subject.refused = subject.frame.time, None
             self._request(Detail(subject.key.process, subject.with_values, self._detail_id))
 

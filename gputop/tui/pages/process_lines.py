@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from gputop.model.cuda.frameworks import FRAMEWORKS, MAIN, device_name
 from gputop.model.cuda.process_mapping import ProcessMapping
-from gputop.model.machine.detail import EnvVariable, ProcessDetail, ProcessStack
+from gputop.model.machine.detail import EnvVariable
 from gputop.model.machine.environment import State
-from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import (
@@ -26,6 +25,7 @@ from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_GPU, ProcessRow
 from gputop.sources.source import Moment
+from gputop.tui.pages.process_subject import ProcessSubject
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import LABEL, Paper, title
 from gputop.tui.panes.plot import peak, sparkline
@@ -66,32 +66,6 @@ _NOT_KEPT: dict[Moment, str] = {
     "past": "not kept for the past: Esc twice returns to now",
     "replay": "not recorded",
 }
-
-
-@dataclass
-class ProcessSubject:
-    """All that is known of the process of a page, or was known when it ended."""
-
-    key: ProcessKey
-    rows: list[ProcessRow] = field(default_factory=list)
-    """One for each GPU or MIG device that it is on."""
-    pasts: list[ProcessHistory] = field(default_factory=list)
-    mapping: ProcessMapping | None = None
-    frame: Frame | None = None
-    ended: bool = False
-    moment: Moment = "now"
-    unborn: bool = False
-    """Whether the time that is shown is before its start."""
-    detail: ProcessDetail | None = None
-    gone: bool = False
-    """Whether it had ended when its details were read."""
-    refused: str | None = None
-    """Why the agent does not read its details."""
-    stack: ProcessStack | None = None
-    stack_wanted: bool = False
-    """Whether py-spy was asked and has not answered."""
-    with_values: bool = False
-    """Whether to show values of the variables that are not about GPUs."""
 
 
 def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:

@@ -1,0 +1,227 @@
+"""What the page of a GPU and that of what needs attention say, without the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import DeviceHolder
+from gputop.model.machine.sections import (
+    Activity,
+    Ecc,
+    Health,
+    Identity,
+    Nvlink,
+    Pcie,
+    Throttle,
+    Xid,
+)
+from gputop.model.metrics.gpu import GPU, SECTIONS
+from gputop.sources.demo.source import demo_frame
+from gputop.tui.glyphs import ASCII, UNICODE
+from gputop.tui.pages.gpu import gpu_lines
+from gputop.tui.pages.health import health_lines
+from gputop.tui.panes.paper import Paper
+from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
+from tests.tui.papers import section, shown_frames, written
+
+UNSUPPORTED = "not supported by this card or driver"
+NARROW, WIDE = Paper(80, UNICODE), Paper(200, UNICODE)
+
+
+def page_of(*frames: Frame, index: int = 0, paper: Paper = NARROW, gone: bool = False) -> str:
+    """The page of a GPU of the last frame."""
+    *_, shown = shown_frames(*frames)
+    gpu = frames[-1].gpus[index]
+    return written(gpu_lines(paper, shown, gpu, gone, 600.0), paper)
+
+
+@pytest.mark.parametrize("paper", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_every_metric_of_a_full_gpu(paper: Paper) -> None:
+    """The demo's, which have all of them; help only where there is room for it."""
+    page = page_of(demo_frame(NOON, 0.0, 1.0), paper=paper)
+    for name, metrics in SECTIONS.items():
+        lines = "\n".join(section(page, name))
+        above = {"state", "stale_for", "error", "activity.verdict"}
+        for metric in metrics:
+            assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
+            if metric.id not in above:
+                assert (metric.help in lines) == (paper is WIDE), metric.id
+    assert UNSUPPORTED not in page
+    words = " ".join(page.split())
+    for text in (
+        "GPU 0 H200", "00000000:19:00.0 · GPU-69daaf70-292c-57f0-8c7e-0c910cde6323 · Hopper",
+        "in the last half minute: compute-bound", "train.py --config ll", "UTIL 83% peak 83%",
+        "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "NV18 GPU 1, 2, 3, 4, 5, 6, 7: a bond",
+    ):  # fmt: skip
+        assert text in words, page
+
+
+def test_metrics_stand_side_by_side_where_there_is_room() -> None:
+    page = page_of(demo_frame(NOON, 0.0, 1.0), paper=Paper(160, UNICODE))
+    [line] = [line for line in section(page, "Memory") if "MEM-TOTAL" in line]
+    assert "MEM-USED" in line
+    assert GPU["memory_used"].help in line
+
+
+def test_what_a_card_has_not_is_told_once() -> None:
+    """A section of which nothing is known is a line; a value that is missing is a sign."""
+    page = page_of(frame_of(gpu_of(0, pcie=Pcie(generation=4, width=16, tx=0.0))))
+    for name in ("Activity", "NVLink", "Health"):
+        assert [line.strip() for line in section(page, name)] == [UNSUPPORTED]
+    pcie = " ".join(" ".join(section(page, "PCIe")).split())
+    dash = UNICODE.not_available
+    assert pcie == (
+        f"GEN 4 GEN-MAX {dash} LANES 16 LANES-MAX {dash} "
+        f"PCIE-TX 0 B/s PCIE-RX {dash} REPLAYS {dash}"
+    )
+
+
+def test_a_gpu_of_which_nothing_is_known() -> None:
+    page = page_of(frame_of(silent_gpu(0, error="GPU is lost")))
+    assert "GPU is lost" in page
+    assert page.count(UNSUPPORTED) == len(SECTIONS) - 2  # its index is known, and LISTED
+    assert "no values yet" in page
+    assert "None" not in page
+
+
+def test_old_values_are_said_to_be_and_leave_a_gap() -> None:
+    fresh = frame_of(gpu_of(0, power=222.0))
+    late = frame_of(gpu_of(0, power=222.0, stale_for=12.0), time=NOON + 1)
+    assert "POWER 222 W  peak 222 W" in page_of(fresh)
+    page = page_of(fresh, late)
+    assert "has not answered for 12s; its values are older" in page
+    assert "POWER –  peak 222 W" in page
+    gone = "the driver no longer lists it; these are its last figures"
+    assert gone in page_of(fresh, gone=True)
+    assert gone not in page_of(fresh)
+
+
+def test_its_own_processes_and_no_others() -> None:
+    opener = DeviceHolder(pid=77, start_ticks=7, start_time=NOON, user="bob",
+                          command="python lost.py", reason="orphan")  # fmt: skip
+    gpu = gpu_of(1, memory_used=60 * GIB, memory_unaccounted=40 * GIB, holders=(opener,))
+    frame = frame_of(
+        gpu_of(0), gpu,
+        process_of(401, 1, gpu_memory=GIB), process_of(402, 1, user="amy", gpu_memory=9 * GIB),
+        process_of(403, 0),
+    )  # fmt: skip
+    lines = section(page_of(frame, index=1, paper=Paper(130, UNICODE)), "Processes")
+    assert [line.split()[1] for line in lines[:3]] == ["PID", "402", "401"]
+    assert "python lost.py" in "".join(lines[3:])
+    assert [line.split()[1] for line in section(page_of(frame), "Processes")] == ["PID", "403"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        ({}, "none"),
+        ({"listed": "none"}, "the driver does not list the processes here"),
+        ({"listed": "unknown"}, "no process is seen: the GPU has not said who is on it"),
+    ],
+)
+def test_no_process(gpu: dict[str, Any], words: str) -> None:
+    page = page_of(frame_of(gpu_of(0, **gpu)), paper=WIDE)
+    assert section(page, "Processes")[0].strip() == words
+
+
+def test_links_are_told_by_their_kind_the_best_first() -> None:
+    links = (("X", "SYS", "NV4", None, "SYS"), *[("X",) * 5] * 4)
+    page = page_of(frame_of(*(gpu_of(n) for n in range(5)), links=links))
+    lines = [" ".join(line.split()) for line in section(page, "Links to the other GPUs")]
+    assert lines == [
+        "NV4 GPU 2: a bond of so many NVLinks, also through NVSwitches",
+        "SYS GPU 1, 4: the interconnect between NUMA nodes",
+        "– GPU 3: not known",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "links", "words"),
+    [(2, None, "not known"), (1, None, "there is no other"), (1, (("X",),), "there is no other")],
+)
+def test_no_links(count: int, links: Any, words: str) -> None:
+    page = page_of(frame_of(*(gpu_of(n) for n in range(count)), links=links))
+    assert section(page, "Links to the other GPUs")[0].strip() == words
+
+
+@pytest.mark.parametrize("width", [200, 80, 40, 10])
+def test_hostile_values(width: int) -> None:
+    """Markup is text; wide letters and long words do not leave the page."""
+    hostile = "[/][red]" + "訓練" * 80
+    gpu = gpu_of(
+        0, name=hostile, error=hostile, identity=Identity(serial=hostile, vbios="x" * 300),
+        throttle=Throttle(reasons=(hostile,), shares={hostile: 0.5}),
+        activity=Activity(verdict=hostile, sm=0.5),
+    )  # fmt: skip
+    links = (("X", hostile), (hostile, "X"))
+    frame = frame_of(gpu, gpu_of(1), process_of(1, user=hostile), links=links)
+    page = page_of(frame, paper=Paper(width, UNICODE))  # `written` measures each line
+    assert "[/][red]"[: width - 4] in page
+    assert page_of(frame, paper=Paper(width, ASCII)).isascii()
+
+
+# What needs attention
+
+
+def xids(*numbers: int) -> Health:
+    """Of twelve seconds ago."""
+    return Health(xids=tuple(Xid(number, NOON - 12) for number in numbers))
+
+
+def health(*parts: Any, paper: Paper = NARROW) -> str:
+    return written(health_lines(paper, frame_of(*parts)), paper)
+
+
+def test_the_list_says_what_and_what_to_do() -> None:
+    """GPU 0 is well, 1 is lost, 2 has a broken row, 3 has a notice."""
+    ecc = Ecc(remap_failure=True, remap_pending=True)
+    text = health(
+        gpu_of(0, health=xids()),
+        gpu_of(1, error="GPU is lost", health=xids(79)),
+        gpu_of(2, ecc=ecc, nvlink=Nvlink(up=3, down=1), health=xids()),
+        gpu_of(3, health=xids(31)),
+    )
+    assert "2 of 4 GPUs need attention." in text
+    headings = [line for line in text.split("\n") if line.startswith(" GPU ")]
+    assert headings == [f" GPU {n}  H200  00000000:0{n + 1}:00.0" for n in (1, 2, 3)]
+    for words in ("! error: XID 79, 12s ago: the GPU has fallen off the bus",
+                  "nvidia-smi --gpu-reset -i 2", "1 of 4 NVLinks is down",
+                  "! warning: XID 31, 12s ago", "compute-sanitizer"):  # fmt: skip
+        assert words in text
+    assert UNICODE.ellipsis not in text
+
+
+def test_the_summary_says_how_bad_it_is() -> None:
+    well = gpu_of(0, health=xids())
+    assert "All is well: nothing was found on 1 GPU." in health(well)
+    text = health(gpu_of(0, health=xids(95)))
+    assert "1 of 1 GPU needs attention." in text
+    assert "XID 95" in text
+    text = health(gpu_of(0, compute_mode="prohibited", health=xids()))
+    assert "Nothing is broken" in text
+    assert "no program may use the GPU" in text
+
+
+def test_what_is_not_known_is_said() -> None:
+    text = health(gpu_of(0), gpu_of(1, stale_for=31.0), paper=WIDE)
+    assert "The driver reports no XIDs here; the kernel log has them" in text
+    assert text.count("t has not answered for 31s") == 1
+    assert "1 of 2 GPUs needs attention." in text
+    text = health(gpu_of(0), gpu_of(1, stale_for=2.0))
+    assert "It has not answered for 2s." in text
+    assert "Nothing was found, but 1 of 2 GPUs does not answer." in text
+    assert "All is well" not in text
+    text = health(gpu_of(0, health=xids()), gpu_of(1), paper=WIDE)
+    assert "since gputop started, not of GPU 1; earlier ones are in the kernel log" in text
+    assert "not answered" not in text
+
+
+def test_names_are_harmless() -> None:
+    hostile = gpu_of(0, name="NVIDIA [/] \\", error="[bold]lost[/]")
+    text = health(hostile)
+    assert "GPU 0  [/] \\" in text
+    assert "the driver says: [bold]lost[/]" in text
+    assert health(hostile, paper=Paper(80, ASCII)).isascii()
