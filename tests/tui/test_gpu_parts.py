@@ -1,18 +1,15 @@
-"""MIG devices under their GPUs, and what GPUs are doing."""
+"""MIG devices under their GPUs on the screen, and the words for what GPUs are doing."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-import pytest
-
 from gputop.model.health.activity import WORDS
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.sections import Activity, Thermal, Throttle
+from gputop.model.machine.sections import Activity
 from gputop.settings import Session
-from gputop.tui.glyphs import UNICODE
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown
 
 BUSY = Activity(graphics=0.98, sm=0.91, tensor=0.44, dram=0.58, verdict="compute-bound")
@@ -49,48 +46,6 @@ FULL = frame_of(
     on(102, 5, user=None),
     process_of(103, gpu=1, user="eve"),
 )
-
-
-async def test_the_short_history_is_of_what_divided_gpus_have() -> None:
-    async with shown(frame_of(divided(0, part(2))), size=(160, 40)) as screen:
-        assert screen.lines[1].rstrip().endswith(" of memory")
-        assert screen.gpu_line(0)[-1] != " "
-
-
-async def test_a_part_has_its_own_memory_activity_and_users() -> None:
-    async with shown(FULL, size=(200, 50)) as screen:
-        head, lines = screen.lines[1], [screen.gpu_line(place) for place in range(5)]
-        who = [screen.gpu_cell(place, "WHO") for place in range(5)]
-    assert who == ["alice bob 1 not in /proc", "alice", "bob 1 not in /proc", "–", "eve"]
-    assert [line.split()[:2] for line in lines] == [
-        ["0", "H200"], ["2/0", "├─2g.20gb"], ["5/0", "├─1c.2g.20gb"], ["5/1", "└─MIG"],
-        ["1", "H200"],
-    ]  # fmt: skip
-    for words in ("15.0/20.0G", "98%", "compute-bound", "91%", "44%", "58%"):
-        assert words in lines[1]
-    assert "compute-bound" not in lines[0]
-    for column in ("TEMP", "POWER", "CLOCK"):  # they are the whole GPU's
-        start = head.index(column)
-        assert lines[0][start : start + len(column)].strip()
-        assert not lines[1][start : start + len(column)].strip()
-    assert UNICODE.not_available in lines[3]
-
-
-@pytest.mark.parametrize(
-    ("gpu", "device", "who"),
-    [
-        ({}, {}, "free"),
-        ({}, {"memory_used": 2 * GIB}, "no process"),
-        ({"listed": "none"}, {}, UNICODE.not_available),
-        ({"stale_for": 5.0}, {}, UNICODE.not_available),
-    ],
-)
-async def test_a_part_without_a_process(
-    gpu: dict[str, Any], device: dict[str, Any], who: str
-) -> None:
-    frame = frame_of(divided(0, part(1, **device), **gpu), on(100, 2))
-    async with shown(frame, size=(120, 40)) as screen:
-        assert screen.gpu_cell(1, "WHO") == who
 
 
 async def test_parts_come_and_go_and_the_cursor_stays() -> None:
@@ -164,66 +119,6 @@ async def test_many_parts_leave_room_for_processes() -> None:
 
 
 # What GPUs are doing
-
-
-@pytest.mark.parametrize(
-    ("gpu", "said"),
-    [
-        ({"activity": BUSY}, "compute-bound"),
-        ({"activity": Activity(verdict="busy (by UTIL)")}, "busy"),
-        ({"activity": None}, UNICODE.pending),
-        ({"activity": None, "utilization": None}, UNICODE.not_available),
-    ],
-)
-async def test_verdict(gpu: dict[str, Any], said: str) -> None:
-    """What it rests on is said once, in the heading."""
-    async with shown(frame_of(gpu_of(0, **gpu), process_of(100)), size=(200, 40)) as screen:
-        by_utilization = gpu["activity"] is not None and gpu["activity"].sm is None
-        label = "DOING (by UTIL)" if by_utilization else "DOING"
-        assert screen.gpu_cell(0, label) == said
-        assert screen.text.count("(by UTIL)") == by_utilization
-        measured = "TENSOR" in screen.lines[1]
-        assert measured == (gpu["activity"] is BUSY)
-        await screen.resize(80, 24)
-        assert "DOING" not in screen.text
-
-
-async def test_a_free_gpu_does_nothing() -> None:
-    """Whatever a display's few percent look like without GPM."""
-    gpu = gpu_of(0, utilization=0.05, activity=Activity(verdict="waiting for input (by UTIL)"))
-    async with shown(frame_of(gpu), size=(200, 40)) as screen:
-        assert screen.gpu_cell(0, "DOING (by UTIL)") == "idle"
-
-
-async def test_what_holds_the_clocks_back_is_said_in_words() -> None:
-    reasons = [("sw_power_cap",), ("hw_thermal_slowdown", "hw_slowdown"), ()]
-    gpus = [gpu_of(n, throttle=Throttle(reasons=names)) for n, names in enumerate(reasons)]
-    async with shown(frame_of(*gpus), size=(200, 40)) as screen:
-        cells = [screen.gpu_cell(n, "THROTTLED") for n in range(3)]
-    assert cells == ["power cap", "HW thermal +1", ""]
-
-
-async def test_degrees_left_where_they_are_known() -> None:
-    async with shown(frame_of(gpu_of(0)), size=(230, 40)) as screen:
-        assert "T.LIMIT" not in screen.text
-        await screen.show(frame_of(gpu_of(0, thermal=Thermal(margin=0.0))))
-        at = screen.lines[1].index("T.LIMIT")
-        assert screen.gpu_line(0)[at : at + 7] == "      0"
-
-
-async def test_what_is_to_be_mended_stands_out() -> None:
-    gpus = [gpu_of(n, activity=Activity(verdict=word))
-            for n, word in enumerate(("busy", "waiting for input"))]  # fmt: skip
-    frame = frame_of(*gpus, process_of(100), process_of(101, 1))
-    async with shown(frame, size=(200, 40)) as screen:
-        bold = [
-            any(
-                segment.style and segment.style.bold and word in segment.text
-                for segment in screen.segments[screen.gpus.region.y + 1 + n]
-            )
-            for n, word in enumerate(("busy", "waiting for input"))
-        ]
-    assert bold == [False, True]
 
 
 async def test_the_help_explains_the_words() -> None:

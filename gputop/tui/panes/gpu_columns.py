@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -16,7 +15,6 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
-from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
 from gputop.settings import Session
@@ -26,34 +24,10 @@ from gputop.tui.panes.columns import Column, Fitted, fit, row, sized
 from gputop.tui.panes.gpu_cells import GpuLine, load, load_role, metered, ratio, used_share, value
 from gputop.tui.panes.gpu_who import Occupants, silence
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.plot import peak, sparkline
+from gputop.tui.panes.short_history import ShortHistory
 
 _Draw = Callable[[GpuLine, int], Sequence[Piece]]
 
-_HISTORY_WORDS = {
-    "utilization": "utilization",
-    "memory_used": "memory",
-    "power": "power",
-    "temperature": "temperature",
-    "sm_clock": "SM clock",
-    "activity.sm": "SM activity",
-    "activity.tensor": "tensor cores",
-    "activity.dram": "DRAM bandwidth",
-    "pcie.rx": "PCIe received",
-    "nvlink.rx": "NVLink received",
-}
-HISTORIES = tuple(_HISTORY_WORDS)
-"""The ids of the metrics that the short history can show."""
-_SPANS = {
-    15.0: ("15 seconds", "15 s"),
-    30.0: ("30 seconds", "30 s"),
-    60.0: ("minute", "1 min"),
-    180.0: ("3 minutes", "3 min"),
-    900.0: ("15 minutes", "15 min"),
-    3600.0: ("hour", "1 h"),
-}
-"""The spans of the short history, in seconds: the shortest with room for the past, or for its last
-3 minutes or 90 frames, whichever is longer."""
 _MAX_NAME = 24
 _MAX_PROFILE = 12
 _NARROW, _WIDE, _WIDER, _WIDEST = 60, 150, 180, 220
@@ -71,45 +45,26 @@ class GpuColumns:
         self._thresholds = settings.thresholds
         self._idle_after = settings.processes.idle_after
         self._columns: Fitted[GpuLine] = []
-        self._history = History()
-        self._settled: dict[str, _Settled] = {}
-        """The finished cells of the short history, by the key of the GPU."""
-        self.history_id = HISTORIES[0]
-        """The metric that the short history shows."""
-        self._history_wanted = False
-        """Whether the user chose a metric, so that other columns give way to the short history."""
-
-    @property
-    def history_words(self) -> str:
-        """The name of the metric that the short history shows."""
-        return _HISTORY_WORDS[self.history_id]
+        self.history = ShortHistory(settings.thresholds)
+        """What the last column shows."""
 
     def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
-        """Take in another frame, and choose the metric and the span of the short history."""
-        if history is not self._history:
-            self._settled.clear()
-        self._frame, self._history, self._glyphs = frame, history, glyphs
+        """Take in another frame."""
+        self._frame, self._glyphs = frame, glyphs
         self._occupants = Occupants(frame, self._idle_after, glyphs)
-        self._times = history.times
-        if not self._history_wanted:
-            self.history_id = next(self._known, HISTORIES[0])
-        past = self._times[-1] - self._times[0] if self._times else 0.0
-        enough = min(past, max(180.0, 90 * (frame.interval or 1.0)))
-        self._span = next((span for span in _SPANS if span >= enough), 3600.0)
+        self.history.show(frame, history, glyphs)
 
     def fit(self, width: int, gap: int) -> Fitted[GpuLine]:
         """Choose the columns that fit a width, and return them."""
         self._width, self._gap = width, gap
         gpus = self._frame.gpus
         columns = [*self._identity(gpus), *self._numbers(gpus), *self._activity(gpus)]
-        rank = 2 if self._history_wanted else 8
-        columns.append(Column("history", "", 12, 12, rank, self._gpu_only(self._past), left=True))
+        rank, draw = 2 if self.history.is_chosen else 8, self._gpu_only(self.history.draw)
+        columns.append(Column("history", "", 12, 12, rank, draw, left=True))
         self._columns = fit(columns, max(1, width - 1), gap)
-        self._slots: Sequence[tuple[int, int]] = ()
         column, cells = self._columns[-1]
         if column.id == "history":
-            self._columns[-1] = replace(column, label=self._history_label(cells)), cells
-            self._slots = self._slots_of(cells)
+            self._columns[-1] = replace(column, label=self.history.fit(cells)), cells
         return self._columns
 
     def row(self, line: GpuLine) -> Sequence[Piece]:
@@ -276,64 +231,3 @@ class GpuColumns:
         limit = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
         has_room = width >= 2 * len(limit) - 2  # for any power up to the limit
         return [(watts, "text"), (limit if has_room else "W", "quiet")]
-
-    # The short history.
-
-    def next_history(self) -> None:
-        """Show the next metric that some GPU has in the short history."""
-        if ids := list(self._known):
-            self._history_wanted = True
-            at = ids.index(self.history_id) if self.history_id in ids else -1
-            self.history_id = ids[(at + 1) % len(ids)]
-
-    @property
-    def _known(self) -> Iterator[str]:
-        """The ids of the metrics that some GPU has: GPUs in MIG mode have no utilization."""
-        return (id_ for id_ in HISTORIES
-                if any(self._history.knows(gpu.key, id_) for gpu in self._frame.gpus))  # fmt: skip
-
-    def _history_label(self, cells: int) -> str:
-        words, (span, short) = self.history_words, _SPANS[self._span]
-        fitting = [f"the last {span} of {words}", f"{words}, {span}", f"{words} {short}", words]
-        if self.history_id == HISTORIES[0]:  # utilization has a column of its own
-            fitting[1:] = [f"the last {span}", short]
-        return next(text for text in (*fitting, "") if len(text) <= cells)
-
-    def _slots_of(self, cells: int) -> Sequence[tuple[int, int]]:
-        """Return the slots of the history in each cell (from, to), the same for all GPUs."""
-        if not self._times:
-            return ()
-        self._begin, slots = graph.window(self._times, self._span, cells)
-        return slots
-
-    def _past(self, gpu: Gpu, width: int) -> Sequence[Piece]:
-        """Return the short history. Its cells but the last are finished, and are drawn anew only
-        when they move or the scale changes."""
-        id_, total = self.history_id, len(self._times)
-        values = self._history.values(gpu.key, id_)
-        if not values or not self._slots:
-            return ()
-        settled = self._settled.get(gpu.key)
-        if settled is None or settled.of != (id_, self._begin, width):
-            numbers = graph.line(values, self._slots[:-1], total)
-            settled = _Settled((id_, self._begin, width), numbers, 0.0, [])
-        newest = graph.line(values, self._slots[-1:], total)
-        top = graph.ceiling([gpu], id_, peak([*settled.numbers, *newest]) or 0.0) or 1.0
-        if top != settled.top:
-            settled = settled._replace(top=top, pieces=self._curve(settled.numbers, top))
-        self._settled[gpu.key] = settled
-        return [*settled.pieces, *self._curve(newest, top)]
-
-    def _curve(self, values: Sequence[float], top: float) -> Sequence[Piece]:
-        role = partial(gpu_cells.level_role, thresholds=self._thresholds)
-        return sparkline(values, top, role, self._glyphs)
-
-
-class _Settled(NamedTuple):
-    """All cells of a short history but the last."""
-
-    of: tuple[str, float, int]
-    """Metric, begin in seconds, and width in cells."""
-    numbers: Sequence[float]
-    top: float
-    pieces: Sequence[Piece]

@@ -13,8 +13,9 @@ from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
 from gputop.settings import Session
 from gputop.tui.panes.gpu_cells import GpuLine, lines_of
-from gputop.tui.panes.gpu_columns import HISTORIES, GpuColumns
+from gputop.tui.panes.gpu_columns import GpuColumns
 from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.short_history import HISTORIES
 from gputop.tui.panes.table import ColumnTable
 
 
@@ -51,12 +52,12 @@ class GpuPane(ColumnTable[GpuLine]):
     @property
     def history_id(self) -> str:
         """The metric that the short history shows."""
-        return self._cells.history_id
+        return self._cells.history.metric_id
 
     def next_history(self) -> None:
         """Show the next metric that some GPU has in the short history."""
         if self._frame is not None:
-            self._cells.next_history()
+            self._cells.history.choose_next()
             self.fit()
             self.sync()
 
@@ -73,7 +74,7 @@ class GpuPane(ColumnTable[GpuLine]):
                 low, high = (self._rows[n - 1].gpu.index for n in (first, last))
                 words.append(f"GPU {low if low == high else f'{low}-{high}'} of {total}")
         if not self.head_lines and self.history_id != HISTORIES[0]:
-            words.append(f"history: {self._cells.history_words}")
+            words.append(f"history: {self._cells.history.words}")
         return ", ".join(words)
 
     def head(self, y: int) -> Iterable[Piece]:
