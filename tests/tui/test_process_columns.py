@@ -15,7 +15,7 @@ from gputop.model.processes.process_listing import ProcessListing
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.panes.columns import Fitted, heading, row
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.process_columns import ProcessColumns, longest, longest_sums
+from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.process_rule import count_words, rule, sort_mark
 from tests.builders import GIB, frame, gpu, process
 
@@ -43,12 +43,9 @@ class Drawn:
         self.listing.show_frame(here, LogicalNames(here))
         self.columns = columns or ProcessColumns(())
         self.width, self.gap = width, 2 if width >= 110 else 1
-        rows = [line.row for line in self.listing.every]
-        self.columns.show_rows(rows, here.time)
-        self.columns.by_user = self.listing.view.shape == "users"
-        wanted = longest(rows) | longest_sums(self.listing.rows)
+        self.columns.show(self.listing)
         marked = self.listing.order[0] if sort_mark(self.listing, UNICODE) else ""
-        self.fitted: Fitted[Any] = self.columns.fitted(width, self.gap, wanted, marked, UNICODE)
+        self.fitted: Fitted[Any] = self.columns.fitted(width, self.gap, marked, UNICODE)
 
     @property
     def head(self) -> str:

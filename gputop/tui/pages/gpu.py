@@ -32,7 +32,7 @@ from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
-from gputop.tui.panes.process_columns import ProcessColumns, longest
+from gputop.tui.panes.process_columns import ProcessColumns
 
 _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
 """The metrics that the page draws, if the GPU has them."""
@@ -202,7 +202,8 @@ def _processes(
     rows = [row for row in rows if row.gpu and row.gpu.key == gpu.key]
     rows = process_rows.ordered(rows, "gpu_memory", True)
     columns = ProcessColumns(_COLUMNS)
-    fitted = columns.fitted(paper.width - 1, 1, longest(rows), "", paper.glyphs)
+    columns.show_rows(rows, shown.frame.time)
+    fitted = columns.fitted(paper.width - 1, 1, "", paper.glyphs)
     if rows:
         yield [("  ", "quiet"), *heading(fitted, 1)]
     for process_row in rows:

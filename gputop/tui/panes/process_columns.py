@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU, PROCESS, ProcessRow
+from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column, Fitted, fit, sized
@@ -44,15 +45,25 @@ class ProcessColumns:
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
         """When each column that only sometimes has something to show last had it."""
         self._time = 0.0
+        self._longest: dict[str, int] = {}
+        """The length of the longest text, by metric id."""
         self._with_idle = False
         self.by_user = False
         """Whether the rows are users."""
         self.shift = 0
         self.full_command = False
 
+    def show(self, listing: ProcessListing) -> None:
+        """Take in the rows of a listing, and its processes that are out of sight."""
+        time = 0.0 if listing.frame is None else listing.frame.time
+        self.show_rows([line.row for line in listing.every], time)
+        self._longest |= _longest_sums(listing.rows)
+        self.by_user = listing.view.shape == "users"
+
     def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
-        """Note which columns have something to show for these rows, at `time` in seconds."""
-        self._time = time
+        """Note which columns have something to show for these rows, at `time` in seconds, and how
+        long it is."""
+        self._time, self._longest = time, _longest(rows)
         types = {row.process.type for row in rows}
         tells = {
             "type": len(types) > 1,
@@ -61,12 +72,10 @@ class ProcessColumns:
         }
         self._latest.update({metric_id: time for metric_id in tells if tells[metric_id]})
 
-    def fitted(
-        self, width: int, gap: int, longest: Mapping[str, int], marked: str, glyphs: GlyphSet
-    ) -> Fitted[ViewRow]:
-        """Return the columns that fit a width, some as wide as the `longest` text in them; the
+    def fitted(self, width: int, gap: int, marked: str, glyphs: GlyphSet) -> Fitted[ViewRow]:
+        """Return the columns that fit a width, some as wide as the longest text in them; the
         column that rows are sorted by (`marked`) has room for its mark."""
-        self._glyphs = glyphs
+        self._glyphs, longest = glyphs, self._longest
         columns = [
             self._column(
                 metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), marked
@@ -179,7 +188,7 @@ class ProcessColumns:
         return [(duration(idle), "quiet")] if idle >= _LEAST_IDLE else []
 
 
-def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
+def _longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
     """Return the length of the longest text in each column that is as wide as its texts."""
     gpu, users, gpus, hosts = COLUMNS["gpu"].text, {0}, {0}, {0}
     for row in rows:
@@ -191,7 +200,7 @@ def longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
     return {"user": max(users), "gpu": max(gpus), "host": max(hosts)}
 
 
-def longest_sums(lines: Iterable[ViewRow]) -> dict[str, int]:
+def _longest_sums(lines: Iterable[ViewRow]) -> dict[str, int]:
     """Return the length of the longest sum in each column that groups add up."""
     groups = [line.row for line in lines if line.members]
     return {

@@ -14,7 +14,7 @@ from gputop.model.processes.views import ViewRow
 from gputop.settings import Session
 from gputop.tui.panes.columns import column_at, heading, row
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.process_columns import ProcessColumns, longest, longest_sums
+from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.process_rule import rule, sort_mark
 from gputop.tui.panes.table import ColumnTable
 
@@ -56,8 +56,6 @@ class ProcessTable(ColumnTable[ViewRow]):
         """Called with the number of rows whenever they are arranged anew."""
         self.is_marked: Callable[[Process], bool] = lambda process: False
         """Returns whether the user waits for the end of a process."""
-        self._longest: dict[str, int] = {}
-        """The length of the longest text, by column id."""
         self._cells = ProcessColumns(settings.processes.columns)
 
     @property
@@ -67,15 +65,11 @@ class ProcessTable(ColumnTable[ViewRow]):
         return current.row if current is not None and current.kind == "process" else None
 
     def _show_listing(self) -> None:
-        listing = self.listing
-        rows = [line.row for line in listing.every]
-        self._longest = longest(rows) | longest_sums(listing.rows)
-        if listing.frame is not None:
-            self._cells.show_rows(rows, listing.frame.time)
-        self._cells.by_user = listing.view.shape == "users"
+        rows = self.listing.rows
+        self._cells.show(self.listing)
         self.fit()
-        self.show(listing.rows, [line.key for line in listing.rows])
-        self.on_arranged(len(listing.rows))
+        self.show(rows, [line.key for line in rows])
+        self.on_arranged(len(rows))
 
     def open_row(self, _: ViewRow) -> None:
         self.post_message(self.Opened())
@@ -179,6 +173,4 @@ class ProcessTable(ColumnTable[ViewRow]):
 
     def fit(self) -> None:
         marked = self.listing.order[0] if sort_mark(self.listing, self.glyphs) else ""
-        self._columns = self._cells.fitted(
-            self.size.width, self.gap, self._longest, marked, self.glyphs
-        )
+        self._columns = self._cells.fitted(self.size.width, self.gap, marked, self.glyphs)
