@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, shown, uuid_of
 
 FOUR = tuple(gpu_of(index) for index in range(4))
-MIXED = (gpu_of(0), gpu_of(1, name="NVIDIA A100-SXM4-80GB"))
 
 
 def devices(screen: Screenful) -> dict[str, int]:
@@ -58,80 +57,6 @@ async def test_the_order_goes_round() -> None:
             assert f"CUDA_DEVICE_ORDER{f'={seen[-1]}' if seen[-1] else ' is unset'}" in screen.text
             await screen.press("o")
         assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
-
-
-DROPPED: tuple[tuple[str, list[int], str, str], ...] = (
-    ("0,9,1", [0], "There is no GPU 9 here: only GPU 0 is visible", "0"),
-    ("1,-1,0", [1], "-1 ends the list: 0 is not visible", "1,-1,0"),
-    ("1,-1", [1], "entry 2 '-1' is negative", "1,-1"),
-    ("1,1", [], "A GPU is named twice", "1"),
-    ("0,,1", [0], "Empty entry after 0", "0,,1"),
-    ("0,x", [0], "'x' is not a number", "0"),
-    ("GPU-00000003,1", [3], "UUIDs do not mix", "GPU-00000003"),
-    ("GPU-", [], "start of several UUIDs", ""),
-    ("GPU-77", [], "No GPU here has a UUID starting GPU-77", ""),
-)
-"""What is typed, the GPUs that are visible, why no more, and the value to copy."""
-
-
-async def test_what_is_dropped_and_why() -> None:
-    async with shown(frame_of(*FOUR), size=(200, 50)) as screen:
-        await screen.press("m")
-        for typed, visible, reason, value in DROPPED:
-            await screen.press("ctrl+u")
-            await screen.type(typed)
-            assert list(devices(screen).values()) == visible
-            [said] = [line for line in screen.mapping_lines if line.startswith("!")]
-            assert reason in said
-            assert any(line.startswith("hidden: GPU ") for line in screen.mapping_lines)
-            line = f"export CUDA_VISIBLE_DEVICES={value}"
-            none = "there is no line to copy: no GPU is named"
-            assert screen.mapping_lines[-1] == (line if value else none)
-
-
-async def test_what_is_not_documented_says_so() -> None:
-    async with shown(frame_of(*FOUR)) as screen:
-        await screen.press("m")
-        await screen.type("GPU-")
-        assert "not documented" in screen.text
-        await screen.press(*["backspace"] * 4, "1")
-        assert "not documented" not in screen.text
-
-
-async def test_the_order_of_mixed_models_is_not_known() -> None:
-    async with shown(frame_of(*MIXED)) as screen:
-        await screen.open_mapping()
-        assert "which is cuda:0 cannot be told" in screen.text
-        assert devices(screen) == {}
-        await screen.press("m", "1")
-        assert "1 GPU is visible" in screen.text
-        assert devices(screen) == {}
-        await screen.press("enter", "o")
-        assert devices(screen) == {"cuda:0": 1}
-        assert "exact" in screen.text
-        line = "export CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=PCI_BUS_ID"
-        assert line in screen.mapping_lines
-
-
-async def test_mig_is_not_guessed() -> None:
-    async with shown(frame_of(gpu_of(0, mig_mode=True), gpu_of(1))) as screen:
-        await screen.press("m", "0")
-        assert "not documented" in screen.text
-        assert "cannot be told" in screen.text
-        assert "MIG" in "\n".join(screen.mapping_lines)
-        assert devices(screen) == {}
-
-
-async def test_a_full_gpu_is_a_warning() -> None:
-    full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
-    frame = frame_of(gpu_of(0), full, process_of(100, gpu=1, user="bob"))
-    async with shown(frame) as screen:
-        await screen.open_mapping()
-        assert "! full: used by bob" in screen.line_with("cuda:1")
-        assert "full" not in screen.line_with("cuda:0")
-        assert "139 GiB unused" in screen.line_with("cuda:0")
-        await screen.show(frame_of(gpu_of(0), gpu_of(1, memory_free=None)))
-        assert "unused memory is not known" in screen.line_with("cuda:1")
 
 
 @pytest.mark.parametrize(
@@ -207,15 +132,13 @@ async def test_a_very_long_value() -> None:
             assert screen.lines[-2].rstrip().endswith(" ─")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 80)])
-async def test_one_line_until_it_is_wanted(size: tuple[int, int]) -> None:
+async def test_one_line_until_it_is_wanted() -> None:
     full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
     frame = frame_of(full, *(gpu_of(index) for index in (0, *range(2, 8))))
-    async with shown(frame, size=size) as screen:
+    async with shown(frame, size=(80, 24)) as screen:
         line = screen.lines[-2]
         words = "CUDA_VISIBLE_DEVICES is unset: cuda:0 = GPU 0 … cuda:7 = GPU 7"
         assert line.startswith(f"─ {words} ─")
-        assert ("m to try a value" in line) == (size[0] > 80)
         await screen.press("m")
         assert "export" not in screen.lines[-2]
         await screen.type("1,0")

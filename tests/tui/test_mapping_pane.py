@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed, ProbedDevice
 from gputop.protocol.messages import Probe, Refresh
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.mapping_state import InputHistory
-from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, uuid_of
 from tests.tui.test_mapping import devices
 
 FOUR = tuple(gpu_of(index) for index in range(4))
@@ -40,13 +39,6 @@ def probed(value: str | None, *at: int, problem: str | None = None) -> Probed:
 
 
 # --- advice ------------------------------------------------------------------------------------
-
-
-async def test_an_unknown_uuid_is_told_at_once() -> None:
-    async with shown(frame_of(*FOUR)) as screen:
-        await screen.press("m")
-        await screen.type("GPU-7")
-        assert "! error: No GPU here has a UUID starting GPU-7" in screen.text
 
 
 async def test_a_pasted_line() -> None:
@@ -104,26 +96,6 @@ async def test_a_pasted_page_keeps_its_lines() -> None:
         code = "import os\nif True:\n    os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
         await paste(screen, code)
         assert "it depends on a condition" in " ".join(" ".join(screen.mapping_lines).split())
-
-
-async def test_a_long_sentence_is_read_to_its_end() -> None:
-    async with shown(frame_of(*FOUR), size=(60, 40)) as screen:
-        await screen.press("m")
-        await paste(screen, "CUDA_VISIBLE_DEVICES=1,2 python train.py --device cuda:2")
-        words = " ".join(" ".join(screen.mapping_lines).split())
-        assert "For physical GPU 2 use cuda:1." in words
-
-
-async def test_what_matters_comes_first() -> None:
-    mixed = (gpu_of(0), gpu_of(1), gpu_of(2, name="NVIDIA A100", memory_free=GIB), gpu_of(3))
-    async with shown(frame_of(*mixed, process_of(7, gpu=2, user="bob")), size=WIDE) as screen:
-        await screen.press("o", "m")
-        await screen.type("1x,2,9")
-        heads = [line.split(":")[0].split(" (")[0] for line in screen.mapping_lines]
-        assert [head.split()[0] for head in heads[:3]] == ["!", "cuda", "cuda"]
-        export = "export CUDA_VISIBLE_DEVICES=1x,2 CUDA_DEVICE_ORDER=PCI_BUS_ID"
-        assert heads[3:] == ["! warning", "hidden", "free", export]
-        assert screen.text.count("used by bob") == 1
 
 
 async def test_what_is_typed_can_be_read_on_a_small_terminal() -> None:
@@ -184,61 +156,6 @@ async def test_the_free_gpu_is_named() -> None:
         assert devices(screen) == {"cuda:0": 2}
         await screen.press("comma")
         assert ghost(screen) == "2,3"
-
-
-@pytest.mark.parametrize(
-    ("order", "gpus", "line"),
-    [
-        (None, FOUR, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1"),
-        ("FASTEST_FIRST", FOUR, "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1"),
-        ("PCI_BUS_ID", FOUR, "CUDA_VISIBLE_DEVICES=1"),
-        # The fastest first, and nobody knows which that is; by bus id the second is the first.
-        (None, (gpu_of(0, pci_bus_id="00000000:99:00.0", name="A100"), gpu_of(1)),
-         "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"),
-        (None, (gpu_of(0), gpu_of(1, pci_bus_id=None)), f"CUDA_VISIBLE_DEVICES={uuid_of(1)}"),
-    ],
-)  # fmt: skip
-async def test_an_index_is_suggested_where_it_is_sure(
-    order: str | None, gpus: tuple[Gpu, ...], line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if order is not None:
-        monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
-    async with shown(frame_of(*gpus, process_of(1, gpu=0)), size=WIDE) as screen:
-        await screen.open_mapping()
-        assert f"free: GPU 1  export {line}" in screen.mapping_lines
-        await screen.press("o")  # what is tried here is not what the shell has
-        assert f"free: GPU 1  export {line}" in screen.mapping_lines
-
-
-async def test_why_no_gpu_is_free() -> None:
-    taken = [process_of(k, gpu=k, user="bob") for k in range(4)]
-    async with shown(frame_of(*FOUR, *taken)) as screen:
-        await screen.open_mapping()
-        assert "no GPU is free (GPU 0, 1, 2, 3: processes of bob)" in screen.mapping_lines
-
-
-async def test_whether_each_is_free_is_said() -> None:
-    """A GPU that was lost had "139 GiB free"."""
-    gpus = [gpu_of(0), gpu_of(1, error="GPU is lost"), gpu_of(2, utilization=0.97),
-            gpu_of(3, stale_for=9.0), gpu_of(4, memory_used=2 * GIB)]  # fmt: skip
-    async with shown(frame_of(*gpus, process_of(5, gpu=4, user="bob")), size=WIDE) as screen:
-        await screen.open_mapping()
-        lines = [line for line in screen.mapping_lines if "→" in line]
-        assert [line.partition("GiB unused")[2].split() for line in lines] == [
-            ["free"], [], ["97", "%", "busy"], [], ["used", "by", "bob"],
-        ]  # fmt: skip
-        for line, word in ((lines[1], "lost"), (lines[3], "no answer")):
-            assert line.endswith(f"unused memory is not known  {word}")
-
-
-async def test_free_gpus_that_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    async with shown(frame_of(*FOUR, process_of(1, gpu=3)), size=WIDE) as screen:
-        await screen.open_mapping()
-        assert any(
-            "none of the 3 free GPUs can be taken (" in line for line in screen.mapping_lines
-        )
-        assert "3 free" in screen.lines[0]
 
 
 async def test_the_variables_of_this_shell_bind_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:

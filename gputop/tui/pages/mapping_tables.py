@@ -11,7 +11,7 @@ from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column
 from gputop.tui.panes.lines import Piece, spread
-from gputop.tui.panes.mapping_result import room
+from gputop.tui.panes.mapping_lines import room
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import certainty, without_devices
 from gputop.tui.panes.table import ColumnTable

@@ -1,70 +1,15 @@
-"""What a CUDA_VISIBLE_DEVICES value means on this machine, as it is typed."""
+"""The widgets of a mapping: one line, or its result to scroll."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
+from collections.abc import Iterable
 
-from gputop.model.cuda.enumeration import CudaDevice
-from gputop.model.cuda.frameworks import MAIN, device_name
-from gputop.model.cuda.mapping import bus_id
-from gputop.model.cuda.mapping_query import by_level, who_is_on
-from gputop.model.health.free import not_free
-from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, printable, short_name, three_digits
-from gputop.tui.glyphs import GlyphSet
 from gputop.tui.messages import ResultShown
-from gputop.tui.panes.columns import cut, sized
-from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
+from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.mapping_lines import mapping_line, result_lines, shell_line
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import (
-    certainty,
-    errors,
-    hidden,
-    remarks,
-    suggestion,
-    variable,
-    without_devices,
-)
 from gputop.tui.panes.page import Page
-from gputop.tui.themes import LEVEL_ROLES
-
-_LITTLE_FREE = 0.05
-_WIDE = 100
-"""From this width on, in cells, there is room for bus ids."""
-
-
-def room(
-    state: MappingState, device: CudaDevice, glyphs: GlyphSet, verb: str = "used by "
-) -> tuple[Piece, Piece]:
-    """Return how much of a device's memory is unused, and who is on it, or whether it is free."""
-    usage = state.inventory.usage_of(device)
-    unused = ("", "quiet")
-    if usage.memory_free is not None:
-        unused = (f"{three_digits(usage.memory_free / GIB)} GiB unused", "text")
-    frame, inventory = state.other_users
-    who = who_is_on(frame, inventory, device) if frame else ()
-    own = state.followed.mapping.on if state.followed else ()
-    also = "also " if verb and device.index in own else ""
-    users = f"{also}{verb}{glyphs.text(' '.join(who))}" if who else ""
-    total, left = usage.memory_total, inventory.usage_of(device).memory_free
-    if total and left is not None and left < total * _LITTLE_FREE:
-        return unused, (f"{glyphs.warning} full{': ' * bool(users)}{users}", "alarm")
-    if users or frame is None or device.index in own:
-        return unused, (users, "notice")
-    return unused, _state(frame, device)
-
-
-def _state(frame: Frame, device: CudaDevice) -> Piece:
-    """Return whether a device without known users is free, or why it is not."""
-    gpu = next((gpu for gpu in frame.gpus if gpu.index == device.index), None)
-    if gpu is None:
-        return "", "quiet"
-    part = next(
-        (part for part in gpu.mig or () if (gpu.index, *part.instance_ids) == device.id), None
-    )
-    objection = not_free(frame, gpu, part)
-    return ("free", "good") if objection is None else (objection.short, "notice")
+from gputop.tui.panes.paper import Paper
 
 
 class MappingLine(Lines):
@@ -75,66 +20,7 @@ class MappingLine(Lines):
         self._state = state
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        """Return a rule with the variable, its devices, how to edit it, the number of hints, and
-        the certainty."""
-        rule, state, glyphs = self.glyphs.rule, self._state, self.glyphs
-        fill = (rule, "quiet")
-        if state.note:
-            note = (cut(glyphs.text(printable(state.note)), self.size.width - 4, glyphs.ellipsis),
-                    "notice")  # fmt: skip
-            return spread([(f"{rule} ", "track"), note, (" ", "track")], [], self.size.width, fill)
-        name = cut(glyphs.text(variable(state)), self.size.width * 3 // 5, glyphs.ellipsis)
-        left: StyledLine = [(f"{rule} ", "track"), (f"{name}: ", "heading"), *self._names()]
-        if state.mapping.order is not None:
-            order = glyphs.text(printable(state.mapping.order, 14))
-            left[1:2] = [(f"{name} ", "heading"), (f"({order}): ", "text")]
-        hint, right = self._right()
-        room = self.size.width - width_of(left) - 1
-        if width_of([*hint, *right]) <= room:
-            right = [*hint, *right]
-        spare = max(0, self.size.width - width_of(right) - 1)
-        left = sized(left, min(spare, width_of(left)), glyphs.ellipsis, left=True)
-        return spread([*left, (" ", "track")], right, self.size.width, fill)
-
-    def _right(self) -> tuple[StyledLine, StyledLine]:
-        rule, advice = self.glyphs.rule, by_level(self._state.advice)
-        right: StyledLine = [(f"{rule} ", "track"), certainty(self._state), (f" {rule}", "track")]
-        if advice:
-            mark = f"{self.glyphs.warning} {len(advice)}"
-            words = (mark, LEVEL_ROLES[advice[0].level])
-            right = [(f"{rule} ", "track"), words, (f" {rule}", "track"), *right]
-        hint: StyledLine = [(f"{rule} ", "track"), ("m", "key"), (" to try a value", "quiet")]
-        return [*hint, (f" {rule}", "track")], right
-
-    def _names(self) -> StyledLine:
-        """Return which GPU is cuda:0 and so on; only first and last if their indices count up."""
-        state, mapping, glyphs = self._state, self._state.mapping, self.glyphs
-        if state.frame is None:
-            return []
-        if mapping.visible is None:
-            return [("which GPUs cannot be told" if mapping.count is None else
-                     f"{mapping.count} visible", "text")]  # fmt: skip
-        if not mapping.visible:
-            return [("no GPU is visible", "alarm")]
-        names = [f"{device_name('pytorch', k)} = {glyphs.text(device.label)}"
-                 for k, device in enumerate(mapping.visible)]  # fmt: skip
-        if _in_a_row(mapping.visible):
-            return [(f"{names[0]} {glyphs.ellipsis} {names[-1]}", "text")]
-        pieces: StyledLine = []
-        for name, device in zip(names, mapping.visible, strict=True):
-            pieces.append((f"{', ' if pieces else ''}{name}", "text"))
-            if room(state, device, glyphs)[1][1] == "alarm":
-                pieces.append((" (full)", "alarm"))
-        return pieces
-
-
-def _in_a_row(devices: Sequence[CudaDevice]) -> bool:
-    """Return whether the devices are three or more GPUs with indices that count up by one."""
-    first = devices[0].index
-    counted = all(
-        device.index == first + k and device.instance is None for k, device in enumerate(devices)
-    )
-    return counted and len(devices) > 2
+        return mapping_line(self._state, Paper(self.size.width, self.glyphs))
 
 
 class MappingResultView(Page, can_focus=False):
@@ -157,7 +43,7 @@ class MappingResultView(Page, can_focus=False):
     def show_result(self, offer: str | None) -> None:
         """Show the current result; `offer` is the completion that the editor suggests."""
         self._offer = offer
-        self.show_lines(list(self._lines(offer)))
+        self.show_lines(list(result_lines(self._state, self.paper, offer, self.with_devices)))
         self.post_message(ResultShown())
 
     @property
@@ -173,56 +59,6 @@ class MappingResultView(Page, can_focus=False):
     def pieces(self, y: int) -> Iterable[Piece]:
         is_short = self.size.height == 1 and not self._state.note
         foot = min(len(self.text.lines), self.size.height - 1)
-        return self._foot() if y == foot and not is_short else super().pieces(y)
-
-    def _foot(self) -> Iterable[Piece]:
-        note, export = self._state.note, self._state.export
-        whole = self.glyphs.text(printable(note or export or self._state.why_no_export))
-        text = cut(whole, self.size.width - 2, self.glyphs.ellipsis)
-        first, last, count = self.text.span(self.room)
-        more = f" {first}-{last} of {count} " if last - first + 1 < count else ""
-        left = [("  ", "text"), (text, "notice" if note or not export else "key")]
-        return spread(left, [(more, "quiet")], self.size.width)
-
-    def _lines(self, offer: str | None) -> Iterator[StyledLine]:
-        state, mapping = self._state, self._state.mapping
-        if state.frame is None:
-            return
-        for line in errors(state, self.glyphs):
-            yield from _wrapped(line, self.size.width)
-        if self.with_devices:
-            for k, device in enumerate(mapping.visible or ()):
-                yield self._device(k, device)
-            yield from _wrapped(without_devices(mapping), self.size.width)
-        for line in remarks(state, self.glyphs):
-            yield from _wrapped(line, self.size.width)
-        if self.with_devices:
-            yield from hidden(mapping, self.glyphs)
-        if state.followed is None:
-            yield from _wrapped(suggestion(state, offer, self.glyphs), self.size.width)
-
-    def _device(self, k: int, device: CudaDevice) -> StyledLine:
-        torch, tensorflow = (device_name(framework, k) for framework in MAIN)
-        bus = f"{bus_id(device)}  " if self.size.width >= _WIDE else ""
-        name = "" if device.instance else f" {short_name(device.name)}"
-        line: StyledLine = [
-            (f"  {torch:<8} {tensorflow:<15} ", "heading"),
-            (f"{self.glyphs.to}  ", "quiet"),
-            (f"{self.glyphs.text(f'{device.label:<6}{name}')}  {bus}", "text"),
-        ]
-        (unused, role), who = room(self._state, device, self.glyphs)
-        if not unused:
-            unknown = "" if device.instance else "unused memory is not known  "
-            return [*line, (unknown, "quiet"), who]
-        return [*line, (f"{unused:>15}  ", role), who]
-
-
-def _wrapped(line: StyledLine, width: int) -> Iterator[StyledLine]:
-    """Break a mark and a sentence into as many lines as the sentence takes; further pieces of the
-    line come after it."""
-    if line:
-        (mark, mark_role), (text, role), *rest = line
-        parts = wrap(text, max(20, width - len(mark) - width_of(rest) - 1)) or [""]
-        for n, part in enumerate(parts):
-            lead = ("    ", "text") if n else (mark, mark_role)
-            yield [lead, (part, role), *(rest if n == len(parts) - 1 else ())]
+        if y == foot and not is_short:
+            return shell_line(self._state, self.paper, self.text.span(self.room))
+        return super().pieces(y)
