@@ -19,7 +19,7 @@ from gputop.tui.glyphs import UNICODE
 from gputop.tui.panes.columns import heading
 from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
-from gputop.tui.panes.short_history import HISTORIES
+from gputop.tui.panes.short_history import HISTORIES, ShortHistory
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
 
 BUSY = gpu_of(
@@ -40,7 +40,8 @@ class Drawn:
     frame: Frame
 
     def __init__(self, *frames: Frame, width: int = 200, settings: Session | None = None) -> None:
-        self.columns, self.past = GpuColumns(settings or Session()), History()
+        self.settings = settings or Session()
+        self.history, self.past = ShortHistory(self.settings.thresholds), History()
         for frame in frames:
             self.show(frame)
         self.fit(width)
@@ -49,7 +50,8 @@ class Drawn:
         """Take another frame, without drawing it."""
         self.frame = frame
         self.past.append(frame)
-        self.columns.show(frame, self.past, UNICODE)
+        self.history.show(frame, self.past, UNICODE)
+        self.columns = GpuColumns(frame, self.history, self.settings, UNICODE)
 
     def fit(self, width: int) -> None:
         """Take another width."""
@@ -142,8 +144,8 @@ def test_no_heading_is_cut_and_none_is_there_twice(frame: Frame) -> None:
             assert len({label.upper() for label in labels}) == len(labels)
             for label in labels:
                 words = re.sub("(^|,? )15 s(econds)?$|^the last 15 seconds of ", "", label)
-                assert words in whole | {drawn.columns.history.words}, (width, labels)
-            drawn.columns.history.choose_next()
+                assert words in whole | {drawn.history.words}, (width, labels)
+            drawn.history.choose_next()
 
 
 def test_a_fan_column_only_where_a_fan_is() -> None:
@@ -437,7 +439,7 @@ def test_the_short_history_is_of_what_divided_gpus_have() -> None:
 
 def test_its_label_is_in_the_longest_words_that_fit() -> None:
     """Utilization has a column of its own, so that its name can be left out."""
-    history = Drawn(frame_of(gpu_of(0))).columns.history
+    history = Drawn(frame_of(gpu_of(0))).history
     labels = ["the last 15 seconds of utilization", "the last 15 seconds", "15 s", ""]
     assert [history.fit(cells) for cells in (34, 33, 18, 3)] == labels
     history.choose_next()
@@ -458,8 +460,8 @@ def test_finished_cells_are_those_that_a_new_pane_would_draw(metric_id: str) -> 
     ]
 
     def lines(drawn: Drawn, width: int) -> list[str]:
-        while drawn.columns.history.metric_id != metric_id:
-            drawn.columns.history.choose_next()
+        while drawn.history.metric_id != metric_id:
+            drawn.history.choose_next()
         drawn.fit(width)
         return drawn.lines
 
@@ -476,7 +478,7 @@ def test_the_cells_of_another_past_are_not_kept() -> None:
         for load in (1.0, 0.0)
     )
     drawn, other = Drawn(*busy), Drawn(*idle)
-    drawn.frame = idle[-1]
-    drawn.columns.show(idle[-1], other.past, UNICODE)
+    drawn.past = other.past
+    drawn.show(idle[-1])
     drawn.fit(200)
     assert drawn.lines == other.lines

@@ -16,10 +16,9 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.detail import EnvVariable, ProcessDetail
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.gpu import GPU
-from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS
 from gputop.protocol.messages import Detail
-from gputop.settings import Session
+from gputop.settings import Session, Thresholds
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.main import MainScreen
@@ -27,6 +26,7 @@ from gputop.tui.messages import Note
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.gpu_columns import GpuColumns
+from gputop.tui.panes.short_history import ShortHistory
 from tests.builders import id_of
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, process_of, shown
 from tests.conftest import rest_long
@@ -426,8 +426,7 @@ def heads(*frames: Frame) -> set[str]:
     """The labels of every column that the GPUs of some frames have."""
     labels: set[str] = set()
     for frame in frames:
-        columns = GpuColumns(Session())
-        columns.show(frame, History(), UNICODE)
+        columns = GpuColumns(frame, ShortHistory(Thresholds()), Session(), UNICODE)
         for column, _ in columns.fit(2000, 2):
             if column.id != "history":  # which has a sentence
                 labels.update(column.label.split())

@@ -16,7 +16,6 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
 from gputop.model.metrics.gpu import GPU
-from gputop.model.metrics.history import History
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
@@ -39,32 +38,29 @@ _PLAIN_ROLES = frozenset({"text", "light", "moderate", "heavy"})
 
 
 class GpuColumns:
-    """The cells of the GPUs of a frame, and of their MIG devices."""
+    """The cells of the GPUs of one frame, and of their MIG devices: `fit` before `row`."""
 
-    def __init__(self, settings: Session) -> None:
+    def __init__(
+        self, frame: Frame, history: ShortHistory, settings: Session, glyphs: GlyphSet
+    ) -> None:
+        """`history` is what the last column shows."""
+        self._frame, self._history, self._glyphs = frame, history, glyphs
         self._thresholds = settings.thresholds
-        self._idle_after = settings.processes.idle_after
+        self._occupants = Occupants(frame, settings.processes.idle_after, glyphs)
         self._columns: Fitted[GpuLine] = []
-        self.history = ShortHistory(settings.thresholds)
-        """What the last column shows."""
-
-    def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
-        """Take in another frame."""
-        self._frame, self._glyphs = frame, glyphs
-        self._occupants = Occupants(frame, self._idle_after, glyphs)
-        self.history.show(frame, history, glyphs)
+        self._width = self._gap = 0
 
     def fit(self, width: int, gap: int) -> Fitted[GpuLine]:
-        """Choose the columns that fit a width, and return them."""
+        """Choose the columns that fit a width in cells, with a gap between them; return them."""
         self._width, self._gap = width, gap
         gpus = self._frame.gpus
         columns = [*self._identity(gpus), *self._numbers(gpus), *self._activity(gpus)]
-        rank, draw = 2 if self.history.is_chosen else 8, self._gpu_only(self.history.draw)
+        rank, draw = 2 if self._history.is_chosen else 8, self._gpu_only(self._history.draw)
         columns.append(Column("history", "", 12, 12, rank, draw, left=True))
         self._columns = fit(columns, max(1, width - 1), gap)
         column, cells = self._columns[-1]
         if column.id == "history":
-            self._columns[-1] = replace(column, label=self.history.fit(cells)), cells
+            self._columns[-1] = replace(column, label=self._history.fit(cells)), cells
         return self._columns
 
     def row(self, line: GpuLine) -> Sequence[Piece]:

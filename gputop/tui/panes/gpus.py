@@ -15,7 +15,7 @@ from gputop.settings import Session
 from gputop.tui.panes.gpu_cells import GpuLine, lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.short_history import HISTORIES
+from gputop.tui.panes.short_history import HISTORIES, ShortHistory
 from gputop.tui.panes.table import ColumnTable
 
 
@@ -34,14 +34,16 @@ class GpuPane(ColumnTable[GpuLine]):
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._frame: Frame | None = None
-        self._cells = GpuColumns(settings)
+        self._settings = settings
+        self._history = ShortHistory(settings.thresholds)
+        self._cells: GpuColumns | None = None
+        """The cells of the frame that is shown."""
         self.is_marked: Callable[[GpuLine], bool] = lambda line: False
         """Returns whether the user waits for the GPU or MIG device of a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        self._frame = frame
-        self._cells.show(frame, history, self.glyphs)
+        self._history.show(frame, history, self.glyphs)
+        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs)
         self.fit()
         lines = lines_of(frame)
         self.show(lines, [line.key for line in lines])
@@ -52,14 +54,13 @@ class GpuPane(ColumnTable[GpuLine]):
     @property
     def history_id(self) -> str:
         """The metric that the short history shows."""
-        return self._cells.history.metric_id
+        return self._history.metric_id
 
     def next_history(self) -> None:
         """Show the next metric that some GPU has in the short history."""
-        if self._frame is not None:
-            self._cells.history.choose_next()
-            self.fit()
-            self.sync()
+        self._history.choose_next()
+        self.fit()
+        self.sync()
 
     @property
     def unsaid(self) -> str:
@@ -74,7 +75,7 @@ class GpuPane(ColumnTable[GpuLine]):
                 low, high = (self._rows[n - 1].gpu.index for n in (first, last))
                 words.append(f"GPU {low if low == high else f'{low}-{high}'} of {total}")
         if not self.head_lines and self.history_id != HISTORIES[0]:
-            words.append(f"history: {self._cells.history.words}")
+            words.append(f"history: {self._history.words}")
         return ", ".join(words)
 
     def head(self, y: int) -> Iterable[Piece]:
@@ -85,9 +86,9 @@ class GpuPane(ColumnTable[GpuLine]):
         lead, cursor = self.cursor_of(selected)
         if self.is_marked(line):
             lead = self.glyphs.mark
-        pieces = [(lead, "text"), *self._cells.row(line)]
+        pieces = [(lead, "text"), *(self._cells.row(line) if self._cells else ())]
         return [(text, cursor) for text, _ in pieces] if cursor else pieces
 
     def fit(self) -> None:
-        if self._frame is not None:
+        if self._cells is not None:
             self._columns = self._cells.fit(self.size.width, self.gap)
