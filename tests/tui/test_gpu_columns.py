@@ -95,6 +95,21 @@ def on(pid: int, gi: int, ci: int = 0, **values: Any) -> Process:
     return process_of(pid, gpu_instance=gi, compute_instance=ci, **values)
 
 
+FULL = frame_of(
+    divided(
+        0,
+        part(2, memory_used=15 * GIB, activity=WORK),
+        part(5, profile="1c.2g.20gb"),
+        part(5, 1, profile=None, memory_used=None),
+    ),
+    gpu_of(1),
+    on(100, 2),
+    on(101, 5, user="bob"),
+    on(102, 5, user=None),
+    process_of(103, gpu=1, user="eve"),
+)
+
+
 # Which columns there are
 
 
@@ -364,20 +379,7 @@ def test_memory_that_nobody_holds_is_said_beside_the_gpu() -> None:
 
 
 def test_a_part_has_its_own_memory_activity_and_users() -> None:
-    full = frame_of(
-        divided(
-            0,
-            part(2, memory_used=15 * GIB, activity=WORK),
-            part(5, profile="1c.2g.20gb"),
-            part(5, 1, profile=None, memory_used=None),
-        ),
-        gpu_of(1),
-        on(100, 2),
-        on(101, 5, user="bob"),
-        on(102, 5, user=None),
-        process_of(103, gpu=1, user="eve"),
-    )
-    drawn = Drawn(full)
+    drawn = Drawn(FULL)
     who = [drawn.cell(place, "WHO") for place in range(5)]
     assert who == ["alice bob 1 not in /proc", "alice", "bob 1 not in /proc", "–", "eve"]
     lines = drawn.lines

@@ -10,13 +10,9 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.machine.sections import (
     Activity,
-    Ecc,
-    Health,
     Identity,
-    Nvlink,
     Pcie,
     Throttle,
-    Xid,
 )
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.sources.demo.source import demo_frame
@@ -26,6 +22,7 @@ from gputop.tui.pages.health import health_lines
 from gputop.tui.panes.paper import Paper
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
 from tests.tui.papers import section, shown_frames, written
+from tests.tui.test_health import sick, xids
 
 UNSUPPORTED = "not supported by this card or driver"
 NARROW, WIDE = Paper(80, UNICODE), Paper(200, UNICODE)
@@ -166,24 +163,12 @@ def test_hostile_values(width: int) -> None:
 # What needs attention
 
 
-def xids(*numbers: int) -> Health:
-    """Of twelve seconds ago."""
-    return Health(xids=tuple(Xid(number, NOON - 12) for number in numbers))
-
-
 def health(*parts: Any, paper: Paper = NARROW) -> str:
     return written(health_lines(paper, frame_of(*parts)), paper)
 
 
 def test_the_list_says_what_and_what_to_do() -> None:
-    """GPU 0 is well, 1 is lost, 2 has a broken row, 3 has a notice."""
-    ecc = Ecc(remap_failure=True, remap_pending=True)
-    text = health(
-        gpu_of(0, health=xids()),
-        gpu_of(1, error="GPU is lost", health=xids(79)),
-        gpu_of(2, ecc=ecc, nvlink=Nvlink(up=3, down=1), health=xids()),
-        gpu_of(3, health=xids(31)),
-    )
+    text = written(health_lines(NARROW, sick()), NARROW)
     assert "2 of 4 GPUs need attention." in text
     headings = [line for line in text.split("\n") if line.startswith(" GPU ")]
     assert headings == [f" GPU {n}  H200  00000000:0{n + 1}:00.0" for n in (1, 2, 3)]

@@ -3,49 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gputop.model.health.activity import WORDS
-from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.sections import Activity
+from gputop.model.machine.frame import Frame
 from gputop.settings import Session
-from tests.builders_tui import GIB, frame_of, gpu_of, process_of, shown
-
-BUSY = Activity(graphics=0.98, sm=0.91, tensor=0.44, dram=0.58, verdict="compute-bound")
-
-
-def part(gi: int, ci: int = 0, **values: Any) -> MigDevice:
-    usual: dict[str, Any] = {
-        "uuid": f"MIG-{gi}-{ci}",
-        "profile": "2g.20gb",
-        "memory_total": 20 * GIB,
-        "memory_used": GIB // 8,
-    }
-    return MigDevice(gi=gi, ci=ci, **{**usual, **values})
-
-
-def divided(index: int, *parts: MigDevice, **values: Any) -> Gpu:
-    return gpu_of(index, **{"mig_mode": True, "mig": parts, "utilization": None, **values})
-
-
-def on(pid: int, gi: int, ci: int = 0, **values: Any) -> Process:
-    return process_of(pid, gpu_instance=gi, compute_instance=ci, **values)
-
-
-FULL = frame_of(
-    divided(
-        0,
-        part(2, memory_used=15 * GIB, activity=BUSY),
-        part(5, profile="1c.2g.20gb"),
-        part(5, 1, profile=None, memory_used=None),
-    ),
-    gpu_of(1),
-    on(100, 2),
-    on(101, 5, user="bob"),
-    on(102, 5, user=None),
-    process_of(103, gpu=1, user="eve"),
-)
+from tests.builders_tui import frame_of, shown
+from tests.tui.test_gpu_columns import FULL, divided, on, part
 
 
 async def test_parts_come_and_go_and_the_cursor_stays() -> None:

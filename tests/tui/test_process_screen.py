@@ -1,4 +1,4 @@
-"""The page of a process."""
+"""The page of a process: keys, requests, answers. What it says: test_process_lines.py."""
 
 from __future__ import annotations
 
@@ -6,47 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gputop.model.machine.detail import ChildProcess, EnvVariable, ProcessDetail, ProcessStack
-from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.machine.detail import EnvVariable, ProcessDetail, ProcessStack
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.protocol.messages import Detail, Stack
 from gputop.tui.pages.help import HelpScreen
 from tests.builders import id_of
-from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
-
-GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
-START = NOON - 60
-IT = id_of(401, START)
-PLACE = Origin(
-    cwd="/home/alice/llama",
-    venv="/home/alice/venv",
-    ancestors=(Ancestor(20980, "bash"), Ancestor(20977, "tmux: server")),
-    session="tmux default:$0",
-    ssh_from="192.0.2.7",
-    container=Container("4f" * 32, "docker", "vllm", "vllm/vllm-openai"),
-    pod="2b1c",
-    slurm_job="4711",
-    slurm_step="0",
-    unit="session-3.scope",
-)
-VARIABLES = (
-    EnvVariable("LANG", "other"),
-    EnvVariable("NCCL_DEBUG", "gpu", "INFO"),
-    EnvVariable("RANK", "gpu", "3"),
-    EnvVariable("WANDB_API_KEY", "secret"),
-)
-
-
-def detail_of(pid: int = 401, **values: Any) -> ProcessDetail:
-    usual = {
-        "variables": VARIABLES,
-        "files": 61,
-        "devices": ("/dev/nvidia-uvm", "/dev/nvidia0"),
-        "children": (ChildProcess(id_of(402, START + 10), START + 10, "python loader.py"),),
-        "children_count": 1,
-    }
-    return ProcessDetail(id_of(pid, START), **{**usual, **values})
+from tests.builders_tui import NOON, Screenful, frame_of, process_of, shown
+from tests.tui.test_process_lines import GPUS, IT, PLACE, START, VARIABLES, detail_of
 
 
 def at(seconds: float, *parts: Any, **values: Any) -> Frame:
@@ -59,41 +25,6 @@ def wanted(hidden: bool = False) -> Detail:
 
 def asked(screen: Screenful, kind: type = Detail) -> list[Any]:
     return [request for request in screen.source.requests if isinstance(request, kind)]
-
-
-async def test_everything_is_on_the_page() -> None:
-    around = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "0,2"}))
-    facts: dict[str, Any] = {"origin": PLACE, "cuda_context": around, "threads": 12,
-                             "io_read": 4e6, "io_write": 0.0, "state": "D"}  # fmt: skip
-    processes = (
-        process_of(401, 0, **facts, memory_utilization=0.25, idle_for=0.0),
-        process_of(401, 2, **facts, sm_utilization=None, idle_for=2460.0, type="C+G",
-                   gpu_memory=GIB // 2),
-        process_of(402, 1, user="bob", start_time=START + 10),
-    )  # fmt: skip
-    async with shown(at(0, *processes), size=(80, 24)) as screen:
-        await screen.press("enter")
-        await screen.show(at(1, *processes), detail=detail_of())
-        page = await screen.whole_page()
-    words = " ".join(page.split())
-    for text in (
-        "python train.py --seed 401", "PID 401 · user alice · waiting in the kernel (D)",
-        "CPU% 100 · RSS 1.00G · THREADS 12 · READ 3.81M B/s · WRITE 0 B/s · started",
-        "1m01s ago", "directory /home/alice/llama", "environment /home/alice/venv",
-        "started by tmux: server 20977 > bash 20980", "terminal tmux default:$0",
-        "ssh from 192.0.2.7", "container vllm (docker, image vllm/vllm-openai, 4f4f4f4f4f4f)",
-        "pod 2b1c", "Slurm job 4711, step 0", "unit session-3.scope",
-        "GPU 0 cuda:0 GPU-MEM 10.0G SM% 50 MEM% 25 ENC% - DEC% -",
-        "GPU 2 cuda:1 GPU-MEM 512M SM% -", "NVIDIA H200, compute, graphics",
-        "no work seen in its samples for 41m00s, since", "a context only",
-        "It was started with CUDA_VISIBLE_DEVICES=0,2", "cuda:1 /device:GPU:1 → GPU 2 in use",
-        "NCCL_DEBUG=INFO RANK=3", "/dev/nvidia-uvm, /dev/nvidia0; 61 open files in all",
-        "402 51s 1 python loader.py", "e shows the values of LANG",
-        "not shown, as they may be secrets: WANDB_API_KEY",
-        "t asks py-spy where a Python process is",
-    ):  # fmt: skip
-        assert text in words, page
-    assert "none or unknown" not in page
 
 
 async def test_more_is_asked_for_at_once_and_every_five_seconds() -> None:
@@ -144,7 +75,10 @@ async def test_another_process_is_never_shown() -> None:
     process = process_of(401)
     async with shown(at(0, process)) as screen:
         await screen.press("enter")
-        others = (replace(detail_of(), process=id_of(401, START - 1)), detail_of(402))
+        others = (
+            replace(detail_of(), process=id_of(401, START - 1)),
+            replace(detail_of(), process=id_of(402, START)),
+        )
         for second, other in enumerate(others):
             await screen.show(at(second, process), detail=other)
             assert "being read" in screen.text
