@@ -42,9 +42,8 @@ from gputop.model.metrics.gpu import SECTIONS
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU
 from gputop.settings import VARIABLES, Settings, described
 from gputop.tui.app import GputopApp
-from gputop.tui.cluster import ClusterScreen
-from gputop.tui.fleet import FleetScreen
 from gputop.tui.glyphs import UNICODE
+from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.glossary import sections
@@ -283,8 +282,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),
     "keys-replay": lambda: keys(REPLAY_BINDINGS),
-    "keys-fleet": lambda: keys(FleetScreen.BINDINGS),
-    "keys-cluster": lambda: keys(ClusterScreen.BINDINGS),
+    "keys-hosts": lambda: keys(HostsScreen.BINDINGS),
     "keys-process": lambda: keys(ProcessScreen.BINDINGS),
     "keys-gpu": lambda: keys(GpuScreen.BINDINGS),
     "keys-graphs": lambda: keys(GraphScreen.BINDINGS),

@@ -20,16 +20,17 @@ from textual.screen import ModalScreen, Screen
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Refresh, Reply, SetInterval
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed, close_all
 from gputop.tui import palette, themes
-from gputop.tui.cluster import ClusterScreen
-from gputop.tui.fleet import TICK, FleetScreen
+from gputop.tui.cluster import ClusterHosts
+from gputop.tui.fleet import TICK, FleetHosts
+from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.machine_view import MachineView, Paused, paused
+from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
@@ -79,24 +80,24 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.settings = settings
         self.own_keys = settings.keys
-        self._interval = settings.interval
         self._pace = settings.interval
         """The interval in seconds that agents were given; longer while the focus is elsewhere."""
-        self._machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        self._fleet: FleetScreen | ClusterScreen | None = None
-        self._cluster = cluster
-        self._hosts_age: int | None = None
-        """For how many seconds the screen of all machines has been paused; None without a pause."""
         self._note_end: tuple[Alarm, Callable[[], None]] | None = None
         """What ends the note that is shown, and takes it away."""
+        self.all_hosts: HostsScreen | None = None
+        """The screen of all hosts; None if there is a single machine."""
         self.view: MachineView | None = None
+        """The machine that is open; None while all hosts are shown."""
+        machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         if cluster is not None:
-            self._fleet = ClusterScreen(settings, cluster, self._open_node)
-            self._interval = cluster.interval
-        elif len(feeds) == 1:
-            self.view = self._view(self._machines[0])
+            hosts = ClusterHosts(settings, cluster, self.post_message)
+            self.all_hosts = HostsScreen(settings, hosts, self._open_host, self._login)
+            self.all_hosts.interval = cluster.interval
+        elif len(machines) == 1:
+            self.view = self._view(machines[0], settings.interval)
         else:
-            self._fleet = FleetScreen(settings, self._machines, self._open_host, self._login)
+            fleet = FleetHosts(settings, machines)
+            self.all_hosts = HostsScreen(settings, fleet, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS
@@ -105,19 +106,31 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         return self._table_screen
 
     @property
+    def shown(self) -> MachineView | HostsScreen:
+        """The machine that is open, otherwise all hosts."""
+        shown = self.view or self.all_hosts
+        assert shown is not None
+        return shown
+
+    @property
+    def machines(self) -> list[WatchedMachine]:
+        """The machines that are read."""
+        if self.all_hosts is not None:
+            return self.all_hosts.hosts.machines
+        return [] if self.view is None else [self.view.machine]
+
+    @property
     def _table_screen(self) -> TableScreen:
-        """The screen of the machine that is open, otherwise that of all machines."""
-        screen = self._fleet if self.view is None else self.view.main
-        assert screen is not None
-        return screen
+        shown = self.shown
+        return shown if isinstance(shown, HostsScreen) else shown.main
 
     def on_mount(self) -> None:
         """Set the keys, start the timers and begin to read the machines."""
         self.set_keymap(self.settings.keys)
         self.set_interval(1.0, self._second)
-        if self._fleet is not None:
+        if self.all_hosts is not None:
             self.set_interval(TICK, self._tick)
-        for machine in self._machines:
+        for machine in self.machines:
             machine.listen()
 
     def on_ready(self) -> None:
@@ -148,7 +161,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             (view.reply if view else machine.handle)(content)
         elif view is not None:
             view.take(content)
-            self._show_time(view)
+            self._show_time()
 
     def _show_end(self, view: MachineView) -> None:
         """Show that the source has ended. If the outcome of signals is lost, start another agent
@@ -197,26 +210,23 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""
-        for machine in self._machines:
+        for machine in self.machines:
             if machine.pass_second():
                 self._reconnect(machine)
+        self.shown.pass_second()
+        self._show_time()
         if self.view is not None:
-            if self.view.machine.picture is None:
-                self.view.show()
             seconds = self.view.machine.seconds
             pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
             self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
-        elif self._hosts_age is not None:
-            self._hosts_age += 1
-            self.instant = paused(self._hosts_age)
 
     def _tick(self) -> None:
-        """Update the screen of all machines; draw it unless one is open or the picture is held."""
-        if self._fleet is not None:
-            self._fleet.tick(self._interval, is_shown=self.view is None and not self.paused)
+        """Let the screen of all hosts take in what has come; it draws only if it is shown."""
+        if self.all_hosts is not None:
+            self.all_hosts.tick(is_shown=self.shown is self.all_hosts)
 
     def _machine_of(self, feed: Feed) -> WatchedMachine | None:
-        return next((machine for machine in self._machines if machine.feed is feed), None)
+        return next((machine for machine in self.machines if machine.feed is feed), None)
 
     def _view_of(self, machine: WatchedMachine) -> MachineView | None:
         """Return the view of a machine; None unless it is open."""
@@ -224,22 +234,16 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     # From all machines to one, and back.
 
-    async def _open_node(self, host: str) -> None:
-        """Open the screen of a machine of the cluster, and begin to read it."""
-        assert self._cluster is not None
-        self._interval = self._pace = self.settings.interval
-        source = self._cluster.source_of(host, self._interval)
-        machine = WatchedMachine(Feed(source), self.post_message)
-        self._machines = [machine]
-        machine.listen()
-        await self._open_host(host, None)
-
     async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a machine, and select a process there if `pid` is given."""
-        machine = next(machine for machine in self._machines if machine.host == host)
-        machine.open()
+        """Open the screen of a host, and select a process there if `pid` is given."""
+        screen = self.all_hosts
+        assert screen is not None
+        screen.paused_for = None
+        machine = screen.hosts.open(host)
+        interval = screen.interval if screen.hosts.shares_interval else self.settings.interval
+        self._pace = interval
+        view = self.view = self._view(machine, interval)
         self._begin_now()
-        view = self.view = self._view(machine)
         await self.push_screen(view.main)
         view.is_ready = True
         view.show()
@@ -249,30 +253,30 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             view.main.processes.select_pid(pid)
 
     def action_leave_host(self) -> None:
-        """Go back to all machines."""
-        view, self.view = self.view, None
-        if view is None or self._fleet is None:
+        """Go back to all hosts."""
+        view, screen = self.view, self.all_hosts
+        if view is None or screen is None:
             return
+        self.view = None
         self._begin_now()
-        view.machine.leave()
-        while self.screen is not self._fleet:
+        while self.screen is not screen:
             self.pop_screen()
-        if self._cluster is not None:  # its machines are read only while they are open
-            view.machine.feed.source.close()
-            self._machines, self._interval = [], self._cluster.interval
-        self._fleet.show(self._interval)
+        screen.hosts.leave(view.machine)
+        if screen.hosts.shares_interval:
+            screen.interval = view.interval
+        screen.show()
 
-    def _view(self, machine: WatchedMachine) -> MachineView:
-        leave = None if self._fleet is None else self.action_leave_host
+    def _view(self, machine: WatchedMachine, interval: float) -> MachineView:
+        leave = None if self.all_hosts is None else self.action_leave_host
         main = MainScreen(self.settings, machine, leave, self._return_to_now)
-        return self.view_type(main, self._interval)
+        return self.view_type(main, interval)
 
     # What keys do.
 
     def action_help(self) -> None:
         """Show the keys that work now, and how to read the screen."""
         described = partial(palette.described, self.settings)
-        fleet = self._fleet.BINDINGS if self._fleet is not None else ()
+        fleet = self.all_hosts.BINDINGS if self.all_hosts is not None else ()
         keys = described(fleet, self.main_bindings(), self.BINDINGS)
         elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
                      "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
@@ -289,9 +293,9 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if action in ("step", "skip"):
             return self.view is not None and not isinstance(self.screen, ModalScreen)
         if action == "demo":
-            return self._fleet is None and not self._machines[0].is_remote
+            return self.all_hosts is None and not self.machines[0].is_remote
         if action == "leave_host":
-            return self._fleet is not None
+            return self.all_hosts is not None
         if action == "login":
             return self.view is not None and self.view.machine.link.state == "login"
         return super().check_action(action, parameters)
@@ -306,7 +310,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     async def action_quit(self) -> None:
         """Leave one of several machines, or gputop."""
-        if self._fleet is not None and self.view is not None:
+        if self.all_hosts is not None and self.view is not None:
             self.action_leave_host()
         else:
             self.action_interrupt()
@@ -322,44 +326,33 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         picture = None if self.view is None else self.view.picture
         return picture and picture.frame
 
-    @property
-    def paused(self) -> bool:
-        """Whether the picture stands still."""
-        return (
-            self._hosts_age is not None
-            if self.view is None
-            else isinstance(self.view.instant, Paused)
-        )
-
     def close_sources(self) -> None:
         """End the current sources, which may not be those that the app began with."""
-        if self._cluster is not None:
-            self._cluster.close()
-        close_all([machine.feed.source for machine in self._machines])
+        if self.all_hosts is not None:
+            self.all_hosts.hosts.close()
+        else:
+            close_all([machine.feed.source for machine in self.machines])
 
     def action_pause(self) -> None:
         """Hold the picture, or return to now."""
-        if self.view is None:
-            self._hosts_age = None if self.paused else 0
-            self.instant = "" if self._hosts_age is None else paused(0)
-        elif not self._return_to_now():
-            self.view.pause()
-            self._show_time(self.view)
+        if not self._return_to_now():
+            self.shown.pause()
+            self._show_time()
 
     def _return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
         if self.view is None or not self.view.return_to_now():
             return False
         self.note = ""
-        self._show_time(self.view)
+        self._show_time()
         return True
 
-    def _show_time(self, view: MachineView) -> None:
-        self.instant = view.words
+    def _show_time(self) -> None:
+        self.instant = self.shown.words
 
     def _begin_now(self) -> None:
-        """Clear the pause, the time and the silence, as another picture of now is shown."""
-        self._hosts_age, self.silence = None, 0
+        """Clear the time and the silence, as another picture of now is shown."""
+        self.silence = 0
         self.instant = self.note = ""
 
     def action_step(self, count: int) -> None:
@@ -374,7 +367,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """Move in time, and show the note about it for a while."""
         if self.view is not None:
             self._say(move(self.view))
-            self._show_time(self.view)
+            self._show_time()
 
     def _say(self, note: str) -> None:
         """Show a note about the time, which stands among the keys on every screen."""
@@ -385,51 +378,37 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_interval(self, step: int) -> None:
         """Take the next longer or shorter interval."""
-        longer = (seconds for seconds in _INTERVALS if seconds > self._interval)
-        shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < self._interval)
-        self._interval = next(longer if step > 0 else shorter, self._interval)
-        self._set_pace(self._interval)
-        if self.view is not None:
-            self.view.interval = self._interval
-            self.view.show()
-        elif self._fleet is not None:
-            self._fleet.show(self._interval)
+        shown = self.shown
+        longer = (seconds for seconds in _INTERVALS if seconds > shown.interval)
+        shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < shown.interval)
+        shown.interval = next(longer if step > 0 else shorter, shown.interval)
+        self._set_pace(shown.interval)
+        shown.show()
 
     def on_app_blur(self, event: AppBlur) -> None:
         """Ask for fewer frames while the focus is elsewhere, if the settings say so."""
-        self._set_pace(max(self._interval, self.settings.unfocused))
+        self._set_pace(max(self.shown.interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
-        self._set_pace(self._interval)
-        if not self.paused:
-            self._ask_for_frames()
+        self._set_pace(self.shown.interval)
+        if not self.shown.is_paused:
+            self.shown.refresh_values()
 
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
-        for machine in self._machines:
+        for machine in self.machines:
             machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
         """Ask for frames; connect again where that has failed, or where no agent answers."""
         if self.view is None:
-            for machine in self._machines:
+            for machine in self.machines:
                 if machine.ended:
                     self._reconnect(machine)
         elif self.silence:
             self.view.lose_signals()
             self.action_retry()
-        self._ask_for_frames()
-
-    def _ask_for_frames(self) -> None:
-        """Ask for frames where there is a connection; what is broken is left alone."""
-        if self.view is not None:
-            self.view.refresh()
-        elif self._cluster is not None:
-            self._cluster.refresh()
-        else:
-            for machine in self._machines:
-                if not machine.ended:
-                    machine.request(Refresh())
+        self.shown.refresh_values()
 
     def action_retry(self) -> None:
         """Reconnect to the machine: another agent loads the driver's library anew."""
@@ -440,11 +419,11 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if view := self._view_of(machine):
             self._begin_anew(view)
         machine.reconnect()
-        machine.request(SetInterval(self._interval))
+        machine.request(SetInterval(self.shown.interval))
 
     def _begin_anew(self, view: MachineView) -> None:
         self._begin_now()
-        self._pace = self._interval
+        self._pace = view.interval
         view.begin_anew()
 
     def action_demo(self) -> None:
@@ -452,8 +431,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         if self.view is not None:
             self.close_sources()
             self._begin_anew(self.view)
-            machine = WatchedMachine(Feed(DemoSource(self._interval)), self.post_message)
-            self._machines = [machine]
+            machine = WatchedMachine(Feed(DemoSource(self.view.interval)), self.post_message)
             self.view.main.attach(machine)
             machine.listen()
 
@@ -464,7 +442,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _login(self, host: str) -> None:
         """Suspend the screen for a login by hand, then connect."""
-        machine = next(machine for machine in self._machines if machine.host == host)
+        machine = next(machine for machine in self.machines if machine.host == host)
         try:
             login = machine.login_command()
         except SourceError as error:

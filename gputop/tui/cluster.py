@@ -1,19 +1,22 @@
-"""The screen of thousands of machines: sums of all, and a table of the nodes asked for."""
+"""A cluster: thousands of hosts as a Prometheus server sums them up, read while they are open."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.message import Message
 
 from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterState, NodePage
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import duration, printable
 from gputop.settings import Session
-from gputop.tui.keys import CLUSTER_BINDINGS, following
-from gputop.tui.panes.cluster import ClusterHeading, ClusterNote, ClusterSums, NodeTable
-from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.table_screen import TableScreen
+from gputop.sources.feed import Feed, close_all
+from gputop.tui.keys import following
+from gputop.tui.machine import WatchedMachine
+from gputop.tui.panes.cluster import ClusterNote, ClusterSums, NodeColumns, cluster_facts
+from gputop.tui.panes.hosts import HostsHeading, HostTable
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
@@ -22,20 +25,25 @@ _LEAST_NODES = 6
 """The sums are shown only if the table keeps at least this many lines."""
 
 
-class ClusterScreen(TableScreen):
-    """All machines that a Prometheus server knows. Actions on a machine are on its own screen."""
+class ClusterHosts:
+    """The hosts of a cluster: above the table of those that were asked for are sums of all."""
 
-    AUTO_FOCUS = "#nodes"
-
-    BINDINGS = CLUSTER_BINDINGS
-    FIRST = 3
+    below = ()
+    lacks = ("filter", "user", "login", "signal", "invert", "command", "shift")
+    shares_interval = False
 
     def __init__(
-        self, settings: Session, watch: ClusterWatch, open_host: Callable[[str], Awaitable[None]]
+        self, settings: Session, watch: ClusterWatch, post: Callable[[Message], object]
     ) -> None:
-        """`open_host` opens the screen of a machine."""
-        super().__init__(settings)
-        self._watch, self._open_host = watch, open_host
+        """`post` takes messages to the app, from any thread."""
+        self._settings, self._watch, self._post = settings, watch, post
+        self.machines: list[WatchedMachine] = []
+        self._columns = NodeColumns(settings.thresholds)
+        self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
+        self.table.on_scrolled = self._ask_for_more
+        self._note = ClusterNote(id="note")
+        self._sums = ClusterSums(settings.thresholds, id="sums")
+        self.above = (self._note, self._sums)
         self._server = printable(watch.client.url, 100)
         self._state: ClusterState | None = None
         """The state that is shown, with its age in whole seconds."""
@@ -43,61 +51,40 @@ class ClusterScreen(TableScreen):
         """The nodes that are wanted; those on the screen may still be of the page before."""
         watch.start()
 
-    def compose(self) -> ComposeResult:
-        yield ClusterHeading(self._server, id="heading")
-        yield ClusterNote(id="note")
-        yield ClusterSums(self.settings.thresholds, id="sums")
-        yield NodeTable(self.settings, id="nodes")
-        yield from super().compose()
-
-    def on_mount(self) -> None:
-        self.nodes.on_scrolled = self._ask_for_more
-
-    @property
-    def nodes(self) -> NodeTable:
-        return self.query_one(NodeTable)
-
-    table = nodes
-
     @property
     def _state_now(self) -> ClusterState:
         state = self._watch.state
         return state._replace(age=None if state.age is None else float(int(state.age)))
 
-    def tick(self, interval: float, is_shown: bool) -> None:
-        """Show the newest state and its age, if they have changed."""
-        if is_shown and self._state_now != self._state:
-            self.show(interval)
+    def receive(self) -> bool:
+        """Return whether the newest state or its age differs from what is shown."""
+        return self._state_now != self._state
 
-    def show(self, interval: float) -> None:
-        """Show the newest state, and take the interval for what follows."""
+    def show(self, heading: HostsHeading, interval: float) -> None:
+        """Show the newest state, and ask the server at another interval."""
         self._watch.set_interval(interval)
-        if not self.is_mounted:
-            return
         before, self._state = self._state, self._state_now
-        state = self._state
-        order = NODE_ORDERS[self._page.order]
-        self.query_one(ClusterHeading).show_state(state, order, self._watch.interval)
-        self.query_one(ClusterNote).show_state(state)
+        state, cluster = self._state, self._state.cluster
+        heading.show_facts(
+            partial(cluster_facts, cluster, self._server),
+            "" if cluster is None else NODE_ORDERS[self._page.order],
+            ("" if state.age is None else f"{duration(state.age)} old  ")
+            + f"every {self._watch.interval:g}s",
+        )
+        self._note.show_state(state)
         if before is None or before._replace(age=state.age) != state:
-            self.query_one(ClusterSums).show_state(state)
-            self.share_lines()
+            self._sums.show_state(state)
             self._show_nodes(state)
 
-    def say(self, words: str) -> None:
-        heading = self.query_one(ClusterHeading)
-        heading.note = self.nodes.glyphs.text(words)
-        heading.sync()
-
     def _show_nodes(self, state: ClusterState) -> None:
-        table = self.nodes
+        table = self.table
         if state.page is None:
             table.nothing = "" if state.error else f"asking {self._server}"
         elif self._page.matching:
             table.nothing = f"no host has {self._page.matching!r} in its name; Esc drops the filter"
         else:
             table.nothing = "no host"
-        table.show_machines(state.cluster.nodes if state.cluster is not None else ())
+        table.show_hosts(() if state.cluster is None else state.cluster.nodes, self._columns.all)
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
@@ -105,7 +92,7 @@ class ClusterScreen(TableScreen):
         state, page = self._state, self._page
         if state is None or state.cluster is None or state.page != page or page.most >= MOST_COUNT:
             return
-        _, last, total = self.nodes.span
+        _, last, total = self.table.span
         is_full = sum(node.up for node in state.cluster.nodes) >= page.most
         if is_full and last >= total:
             self._want(page._replace(most=min(MOST_COUNT, page.most * 2)))
@@ -114,31 +101,39 @@ class ClusterScreen(TableScreen):
         self._page = page
         self._watch.show(page)
 
-    def share_lines(self) -> None:
+    def share_lines(self, size: Size, processes: int) -> None:
         """Show the sums in full, or not at all if the table would get too few lines."""
-        sums = self.query_one(ClusterSums)
-        wanted = sums.wanted(self.size.width)
-        sums.display = self.size.height - 3 - wanted >= _LEAST_NODES
-        sums.styles.height = wanted
+        wanted = self._sums.wanted(size.width)
+        self._sums.display = size.height - 3 - wanted >= _LEAST_NODES
+        self._sums.styles.height = wanted
 
     def filter(self, text: str) -> None:
         """Show the hosts with this text in their names; the server searches for them."""
         if text != self._page.matching:
             self._want(NodePage(self._page.order, matching=text))
 
-    def action_open(self) -> None:
-        self.nodes.action_choose()
-
-    async def on_machine_table_machine_chosen(self, message: NodeTable.MachineChosen) -> None:
-        await self._open_host(message.host)
-
-    def action_sort(self) -> None:
-        """Sort the nodes in the next order."""
+    def next_order(self) -> None:
+        """Ask for the nodes in the next order."""
         self._want(self._page._replace(order=following(self._page.order, NODE_ORDERS)))
 
-    def action_back(self) -> None:
-        """Go one step back: the cursor, the filter."""
-        if self.nodes.current is not None:
-            self.nodes.deselect()
-        else:
-            self.query_one(FilterLine).clear()
+    def open(self, host: str) -> WatchedMachine:
+        """Begin to read a host over ssh, otherwise as the server knows it, and return it."""
+        source = self._watch.source_of(host, self._settings.interval)
+        machine = WatchedMachine(Feed(source), self._post)
+        self.machines = [machine]
+        machine.listen()
+        return machine
+
+    def leave(self, machine: WatchedMachine) -> None:
+        """End its source."""
+        machine.feed.source.close()
+        self.machines = []
+
+    def refresh(self) -> None:
+        """Ask the server for everything now."""
+        self._watch.refresh()
+
+    def close(self) -> None:
+        """End all sources."""
+        self._watch.close()
+        close_all([machine.feed.source for machine in self.machines])

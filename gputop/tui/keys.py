@@ -17,8 +17,7 @@ _look = partial(described_key, "View", area="main")
 _processes = partial(described_key, "Processes", area="main")
 _mapping = partial(described_key, "Mapping", area="main")
 _screen = partial(described_key, "Screen", area="main")
-_hosts = partial(described_key, "Hosts", area="fleet")
-_cluster = partial(described_key, "Cluster", area="cluster")
+_hosts = partial(described_key, "Hosts", area="hosts")
 _step = partial(described_key, "View", area="time")
 _time = partial(described_key, "Time", area="time")
 _app = partial(described_key, "Screen", area="app")
@@ -64,11 +63,12 @@ MAIN_BINDINGS: list[BindingType] = [
     _screen("f2,S", "panes", "Panes", "Choose the panes"),
 ]  # fmt: skip
 
-FLEET_BINDINGS: list[BindingType] = [
+HOSTS_BINDINGS: list[BindingType] = [
     _hosts("enter", "open", "Open", "The screen of this host", "Enter"),
     _hosts("slash,f3,f4,backslash", "filter", "Filter", "Word, host:node3, mem>10G", "/"),
+    _hosts("slash,f3,f4,backslash", "search", "Filter", "A part of a host's name", "/"),
     _hosts("u", "user", "Users", "All, my own, a row a user", "u"),
-    _hosts("s,f6", "sort", "Sort", "Hosts: other order; processes: by", "s"),
+    _hosts("s,f6", "sort", "Sort", "Order of hosts, or processes", "s"),
     _hosts("L", "login", "Log in", "Log in to this host by hand", "L"),
     _hosts("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
     _hosts("I", "invert", "Invert", "Sort processes the other way round"),
@@ -77,13 +77,7 @@ FLEET_BINDINGS: list[BindingType] = [
     _hosts("right", "shift(1)", "Scroll right", "Scroll the command"),
     _hosts("escape", "back", "Back", "One step back: cursor, filter"),
 ]
-
-CLUSTER_BINDINGS: list[BindingType] = [
-    _cluster("enter", "open", "Open", "The screen of this host", "Enter"),
-    _cluster("slash,f3,f4,backslash", "filter", "Filter", "A part of a host's name", "/"),
-    _cluster("s,f6", "sort", "Sort", "Attention, free, busy first", "s"),
-    _cluster("escape", "back", "Back", "One step back: cursor, filter"),
-]
+"""The keys of the screen of many hosts; a fleet or a cluster lacks some."""
 
 _BACK = "Back or forward in time"
 TIME_BINDINGS: list[BindingType] = [

@@ -14,6 +14,7 @@ from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import Picture, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
+from gputop.tui.panes.heading import paused
 from gputop.tui.playback import Playback
 
 
@@ -31,11 +32,6 @@ class PastInstant(NamedTuple):
 
     picture: Picture | None
     playback: Playback
-
-
-def paused(age: int) -> str:
-    """Return how a heading names a pause whose picture is `age` seconds old."""
-    return f"PAUSED, {duration(age)} old" if age > 0 else "PAUSED"
 
 
 class MachineView:
@@ -73,6 +69,11 @@ class MachineView:
         return f"PAST -{duration(age)}" if isinstance(instant, PastInstant) else paused(int(age))
 
     @property
+    def is_paused(self) -> bool:
+        """Whether the picture stands still."""
+        return isinstance(self.instant, Paused)
+
+    @property
     def _playback(self) -> Playback | None:
         return self.instant.playback if isinstance(self.instant, PastInstant) else None
 
@@ -100,7 +101,7 @@ class MachineView:
         if self.is_ready:
             self.main.reply(reply)
 
-    def refresh(self) -> None:
+    def refresh_values(self) -> None:
         """Ask for a frame, and show it even in a pause."""
         if isinstance(self.instant, Paused):
             self.instant = self.instant._replace(next_wanted=True)
@@ -108,8 +109,13 @@ class MachineView:
 
     def pause(self) -> None:
         """Hold the picture of now, or go on."""
-        self.instant = None if isinstance(self.instant, Paused) else self._pause()
+        self.instant = None if self.is_paused else self._pause()
         self.show()
+
+    def pass_second(self) -> None:
+        """Count a second, in which what gputop waits for may have changed."""
+        if self.machine.picture is None:
+            self.show()
 
     def _pause(self) -> Paused:
         """Return the picture of now, with a history that does not go on."""

@@ -47,7 +47,7 @@ from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.table_screen import ProcessTableScreen
+from gputop.tui.table_screen import TableScreen
 from gputop.tui.themes import show_users
 
 S = TypeVar("S")
@@ -57,7 +57,7 @@ _EDITING = (
 )  # fmt: skip
 
 
-class MainScreen(ProcessTableScreen):
+class MainScreen(TableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
     AUTO_FOCUS = ""
@@ -430,7 +430,7 @@ class MainScreen(ProcessTableScreen):
     # Signals.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self._moment == "replay" and action.partition("(")[0] in NOT_IN_A_REPLAY:
+        if self._moment == "replay" and action in NOT_IN_A_REPLAY:
             return False
         return super().check_action(action, parameters)
 

@@ -13,8 +13,7 @@ from textual.screen import Screen
 
 from gputop.settings import Session
 from gputop.tui import themes
-from gputop.tui.cluster import ClusterScreen
-from gputop.tui.fleet import FleetScreen
+from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
@@ -33,7 +32,7 @@ _KEYS = 12
 """Cells for the keys of an action."""
 PAGES = (PageScreen, ProcessScreen, GpuScreen, GraphScreen, MappingScreen)
 """The pages that have their keys in the help."""
-_SCREENS = (ClusterScreen, FleetScreen, HelpScreen, MainScreen, ProblemScreen, *PAGES)
+_SCREENS = (HelpScreen, HostsScreen, MainScreen, ProblemScreen, *PAGES)
 
 
 def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:

@@ -1,5 +1,5 @@
-"""The screens of machines: tables under a heading, and below them a line of keys that gives way to
-the filter."""
+"""The screens of machines: tables under a heading, what keys do in the table of processes, and a
+line of keys that gives way to the filter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.css.query import NoMatches, QueryType
 from textual.screen import Screen
 from textual.widget import Widget
@@ -20,15 +21,15 @@ from gputop.settings import Session, keep_settings
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, SortDialog
 from gputop.tui.messages import Note
 from gputop.tui.panes.filter_line import FilterLine
-from gputop.tui.panes.heading import KeyLine, key_words
+from gputop.tui.panes.heading import KeyLine, key_words, works
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.terminal.key_queue import keyed
 
 
 class TableScreen(Screen[None]):
-    """A screen of tables. A subclass gives `table`, `filter`, `say` and `share_lines`, and composes
-    what is above the last line."""
+    """A screen of tables, with a table of processes or without. A subclass gives `home`, `say`,
+    `share_lines` and `make_room`, and composes what is above the last line."""
 
     FIRST: ClassVar[int]
     """How many bindings of the screen stand in the line of keys before those of the app."""
@@ -56,15 +57,24 @@ class TableScreen(Screen[None]):
         """Give each part the lines that it needs, as far as there are enough."""
         raise NotImplementedError
 
-    @property
-    def table(self) -> Table[Any]:
-        """The table that the filter applies to."""
+    def make_room(self, count: int) -> None:
+        """Make room for this many rows of processes; other parts get the rest."""
         raise NotImplementedError
+
+    def arranged(self, count: int) -> None:
+        """Make room for this many rows, unless a filter is being typed: everything would move with
+        each key."""
+        if not self.query_one(FilterLine).display:
+            self.make_room(count)
 
     @property
     def home(self) -> Table[Any]:
         """The table that keys go to when no other has them."""
-        return self.table
+        raise NotImplementedError
+
+    @property
+    def processes(self) -> ProcessTable:
+        return self.query_one(ProcessTable)
 
     def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
         return self._with_cursor(super().focus_next(selector))
@@ -80,7 +90,7 @@ class TableScreen(Screen[None]):
 
     def filter(self, text: str) -> FilterError | None:
         """Show only the rows that match; return the error if the filter is wrong."""
-        raise NotImplementedError
+        return self.processes.listing.filter_by(text)
 
     def say(self, words: str) -> None:
         """Show a note until the next one; empty words remove it."""
@@ -95,11 +105,14 @@ class TableScreen(Screen[None]):
         except (OSError, ValueError) as error:
             self.post_message(Note(printable(f"not saved: {reason_of(error)}", 160)))
 
+    def offers(self, binding: Binding) -> bool:
+        """Return whether the last line and the help name a key; any other may still say why."""
+        is_refused = self.settings.readonly and binding.action == "signal"
+        return not is_refused and works(self, binding)
+
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
-        own = [b for b in keyed(self.settings.keys, self.BINDINGS)
-               if self.check_action(b.action, ())
-               and not (self.settings.readonly and b.action == "signal")]  # fmt: skip
+        own = [b for b in keyed(self.settings.keys, self.BINDINGS) if self.offers(b)]
         of_app = keyed(self.settings.keys, self.app.BINDINGS)
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])
 
@@ -108,37 +121,14 @@ class TableScreen(Screen[None]):
         self.query_one("#keys").display = True
         if not isinstance(self.focused, Table):  # a click may have chosen another table
             self.set_focus(self.home)
+        for processes in self.query(ProcessTable):
+            self.arranged(processes.span[2])
 
     def action_filter(self) -> None:
         self.query_one("#keys").display = False
         self.query_one(FilterLine).edit()
 
-
-class ProcessTableScreen(TableScreen):
-    """A screen with a table of processes and the keys for it. A subclass gives `make_room`."""
-
-    @property
-    def processes(self) -> ProcessTable:
-        return self.query_one(ProcessTable)
-
-    table = processes
-
-    def make_room(self, count: int) -> None:
-        """Make room for this many rows of processes; other parts get the rest."""
-        raise NotImplementedError
-
-    def arranged(self, count: int) -> None:
-        """Make room for this many rows, unless a filter is being typed: everything would move with
-        each key."""
-        if not self.query_one(FilterLine).display:
-            self.make_room(count)
-
-    def filter(self, text: str) -> FilterError | None:
-        return self.processes.listing.filter_by(text)
-
-    def close_filter(self) -> None:
-        super().close_filter()
-        self.arranged(self.processes.span[2])
+    # What keys do in the table of processes.
 
     def sort(self, metric_id: str | None) -> None:
         """Sort by the metric that the user chose; ignore an id that is no column."""

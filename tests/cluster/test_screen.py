@@ -11,7 +11,7 @@ import pytest
 from gputop.settings import Session
 from gputop.sources.prometheus.watch import ClusterWatch
 from gputop.tui.app import GputopApp
-from gputop.tui.cluster import ClusterScreen
+from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
 from tests.builders_tui import Screenful
 from tests.cluster.series import dcgm, gputop, serving, up
@@ -58,15 +58,17 @@ class Clusterful(Screenful):
     @property
     def hosts(self) -> list[str]:
         """The names of the rows, in their order."""
-        table = self.app.screen.query_one("#nodes")
+        table = self.app.screen.query_one("#hosts")
         lines = self.lines[table.region.y + 1 : table.region.bottom]
         return [line[1:].split()[0].split(":")[0] for line in lines if line.strip()]
 
 
 @asynccontextmanager
-async def watched(url: str, size: tuple[int, int] = (160, 40)) -> AsyncIterator[Clusterful]:
+async def watched(
+    url: str, size: tuple[int, int] = (160, 40), readonly: bool = False
+) -> AsyncIterator[Clusterful]:
     watch = ClusterWatch(url, {})
-    app = GputopApp([], Session(me="alice"), watch)
+    app = GputopApp([], Session(me="alice", readonly=readonly), watch)
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
         try:
@@ -115,13 +117,26 @@ async def test_the_server_looks_for_a_name(server: Prometheus) -> None:
         await cluster.until(lambda: "hung!" in cluster.hosts)
 
 
+async def test_escape_drops_the_cursor_then_the_filter(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        await cluster.press("/")
+        await cluster.type("_12")
+        await cluster.until(lambda: len(cluster.hosts) == 5)
+        await cluster.press("enter", "down", "escape")
+        assert len(cluster.hosts) == 5
+        assert "▸" not in cluster.text
+        await cluster.press("escape")
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+
+
 async def test_more_nodes_are_asked_for_at_the_end(server: Prometheus) -> None:
     async with watched(server.url) as cluster:
         screen = cluster.app.screen
-        assert isinstance(screen, ClusterScreen)
-        await cluster.until(lambda: screen.nodes.span[2] == 101)
+        assert isinstance(screen, HostsScreen)
+        await cluster.until(lambda: screen.hosts.table.span[2] == 101)
         await cluster.press("end")
-        await cluster.until(lambda: screen.nodes.span[2] == 130)
+        await cluster.until(lambda: screen.hosts.table.span[2] == 130)
 
 
 async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
@@ -136,15 +151,15 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         assert "users unknown" in cluster.lines[0]
         assert " free" not in cluster.text
         assert "not listed" in cluster.text
-        machine = cluster.app._machines[0]
+        machine = cluster.app.machines[0]
         await cluster.until(lambda: len(machine.history.times) > 50)
         assert "Prometheus does not tell which processes are on the GPUs" in cluster.text
         await cluster.press("H")
         assert "Not known: Prometheus does not tell what is wrong with 2 GPUs" in cluster.text
         await cluster.press("q")
         await cluster.press("q")
-        assert isinstance(cluster.app.screen, ClusterScreen)
-        assert cluster.app._machines == []
+        assert isinstance(cluster.app.screen, HostsScreen)
+        assert cluster.app.machines == []
         await cluster.until(lambda: "every 10s" in cluster.lines[0])
         await cluster.press("up", "enter")
         await cluster.until(lambda: "knows of no GPUs of dead:9835" in cluster.text)
@@ -162,8 +177,9 @@ async def test_a_server_that_ends(tmp_path: Path) -> None:
 
 
 async def test_nobody_answers() -> None:
-    async with watched("http://127.0.0.1:1", (60, 12)) as cluster:
+    async with watched("http://127.0.0.1:1", (60, 12), readonly=True) as cluster:
         await cluster.until(lambda: "127.0.0.1:1: Connection refused" in cluster.lines[1])
+        assert "read only  http://127.0.0" in cluster.lines[0]
         assert "GPU" not in cluster.lines[0]
         await cluster.press("enter", "s", "end", "escape", "q")
         assert cluster.app._exit

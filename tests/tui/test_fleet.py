@@ -14,10 +14,11 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Verdict
 from gputop.protocol.messages import Refresh, Reply, SetInterval, Signal
 from gputop.settings import Session
-from gputop.tui.fleet import FleetScreen
+from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
-from gputop.tui.panes.cluster import NodeTable
+from gputop.tui.panes.cluster import NodeColumns
+from gputop.tui.panes.hosts import HostTable
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 from tests.tui.fleets import UP, Fleetful, frame_on, watched
 
@@ -112,11 +113,11 @@ async def test_a_host_opens_and_all_works_there() -> None:
         await fleet.press("q")
         assert isinstance(fleet.app.screen, MainScreen)
         await fleet.press("q")
-        assert isinstance(fleet.app.screen, FleetScreen)
+        assert isinstance(fleet.app.screen, HostsScreen)
         assert fleet.line_with("node2").startswith("▸node2")
         assert "--seed 222" in fleet.text
         await fleet.press("enter", "escape")
-        assert isinstance(fleet.app.screen, FleetScreen)
+        assert isinstance(fleet.app.screen, HostsScreen)
         await fleet.press("q")
         assert fleet.app._exit
     assert all(source.closed for source in fleet.sources.values())
@@ -211,7 +212,7 @@ async def test_a_host_that_breaks_while_it_is_open() -> None:
         assert "Esc hosts" in fleet.text
         assert "demo" not in fleet.text
         await fleet.press("d", "escape")
-        assert isinstance(fleet.app.screen, FleetScreen)
+        assert isinstance(fleet.app.screen, HostsScreen)
         assert "! the connection was cut; again in" in fleet.line_with("node2")
         for _ in range(3):
             await fleet.second()
@@ -325,11 +326,12 @@ async def test_the_help_begins_with_the_keys_of_hosts() -> None:
 async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:
     node = ClusterNode("node1", up=True, users=("bartholomew.longfellow", "bob", "carol"))
     async with shown(size=(60, 12)) as screen:
-        table = NodeTable(Session())
+        columns = NodeColumns(Session().thresholds)
+        table = HostTable(columns.sentence)
         await screen.main.mount(table, before="#keys")
         table.styles.height = 2
         await screen.drawn()
-        table.show_machines([node])
+        table.show_hosts([node], columns.all)
         await screen.drawn()
         assert re.search(r" barth\w*… \+2 ", screen.line_with("node1"))
 

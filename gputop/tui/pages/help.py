@@ -40,7 +40,7 @@ Entry = tuple[str, str]
 """Keys, and what they do."""
 Group = tuple[str, list[Entry]]
 """A task, and its keys."""
-_TASKS = ("Cluster", "Hosts", "View", "Mapping", "Move", "Processes", "Screen", "Time")
+_TASKS = ("Hosts", "View", "Mapping", "Move", "Processes", "Screen", "Time")
 
 
 _key = partial(described_key, "Manual", area="manual")

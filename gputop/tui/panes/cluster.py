@@ -1,4 +1,4 @@
-"""The parts of a cluster's screen: its heading, its totals, a line for each of its machines."""
+"""The parts of the screen of a cluster: facts, sums, columns of hosts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, cut, sized
 from gputop.tui.panes.gpu_cells import bar, level_role, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
-from gputop.tui.panes.heading import HeadingLine
-from gputop.tui.panes.lines import Lines, Piece, spread
-from gputop.tui.panes.machine_table import MachineTable
+from gputop.tui.panes.hosts import Facts
+from gputop.tui.panes.lines import Lines, Piece
 from gputop.tui.panes.plot import sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -33,49 +32,25 @@ _LATE = 120.0
 """From this age on, in seconds, values are late: most sites scrape once a minute."""
 
 
-class ClusterHeading(HeadingLine):
-    """The numbers of GPUs, hosts and users, and how old they are."""
-
-    def __init__(self, server: str, *, id: str | None = None) -> None:  # noqa: A002
-        """`server` is the address of the Prometheus server."""
-        super().__init__(id=id)
-        self._server = server
-        self._state = ClusterState()
-        self._order, self._interval = "", 1.0
-
-    def show_state(self, state_: ClusterState, order: str, interval: float) -> None:
-        """Show a state; `order` says how nodes are sorted, `interval` is in seconds."""
-        self._state, self._order, self._interval = state_, order, interval
-        self.sync()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        """Return the facts that fit; as the line gets shorter, it loses them from the right."""
-        pieces, age = self.start(), self._state.age
-        old = "" if age is None else f"  {duration(age)} old"
-        right: list[Piece] = [(f"{old}  every {self._interval:g}s ", "quiet")]
-        server = cut(self._server, max(12, self.size.width // 4), self.glyphs.ellipsis)
-        cluster = self._state.cluster
-        if cluster is None:
-            return spread([*pieces, (self.glyphs.text(server), "text")], right, self.size.width)
-        between: Piece = (f" {self.glyphs.separator} ", "quiet")
-        facts = enumerate(self._facts(cluster, server))
-        parted = ([between, *fact] if number else fact for number, fact in facts)
-        return self.filled(pieces, parted, f"  {self._order}", right)
-
-    def _facts(self, cluster: Cluster, server: str) -> Iterable[list[Piece]]:
-        """Return the known facts, the most important first."""
-        free = "free unknown" if cluster.free is None else f"{cluster.free:,} free"
-        yield [(f"{_count(cluster.gpus, 'GPU')}, ", "text"), (free, _free_role(cluster.free))]
-        hosts: list[Piece] = [(_count(cluster.hosts, "host"), "text")]
-        if cluster.down:
-            hosts.append((f", {cluster.down:,} down", "alarm"))
-        yield hosts
-        if cluster.alarms:
-            yield [(_count(cluster.alarms, "host") + " in alarm", "alarm")]
-        if cluster.users is not None:
-            yield [(_count(cluster.users, "user"), "text")]
-        yield [(self.glyphs.text(server), "quiet")]
-        yield [(cluster.exporter, "quiet")]
+def cluster_facts(cluster: Cluster | None, server: str, width: int) -> Facts:
+    """Yield the known facts of a cluster, the most important first, for a line of `width` cells;
+    before there are any, the address of its server."""
+    server = Lines.glyphs.text(cut(server, max(12, width // 4), Lines.glyphs.ellipsis))
+    if cluster is None:
+        yield [(server, "text")]
+        return
+    free = "free unknown" if cluster.free is None else f"{cluster.free:,} free"
+    yield [(f"{_count(cluster.gpus, 'GPU')}, ", "text"), (free, _free_role(cluster.free))]
+    hosts: list[Piece] = [(_count(cluster.hosts, "host"), "text")]
+    if cluster.down:
+        hosts.append((f", {cluster.down:,} down", "alarm"))
+    yield hosts
+    if cluster.alarms:
+        yield [(_count(cluster.alarms, "host") + " in alarm", "alarm")]
+    if cluster.users is not None:
+        yield [(_count(cluster.users, "user"), "text")]
+    yield [(server, "quiet")]
+    yield [(cluster.exporter, "quiet")]
 
 
 class ClusterNote(Lines):
@@ -186,59 +161,58 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {plural(number, noun)}"
 
 
-class NodeTable(MachineTable[ClusterNode]):
-    """A row for each machine: its GPUs, its users, what needs attention; or that it is down."""
+class NodeColumns:
+    """The columns of a cluster: the GPUs of a host, its users, what needs attention."""
 
-    def sentence(self, node: ClusterNode) -> Piece | None:
-        return (
-            None
-            if node.up
-            else (f"{self.glyphs.warning} down: its exporter does not answer", "alarm")
-        )
-
-    def columns(self) -> list[Column[ClusterNode]]:
-        return [
-            self.host_column(),
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
+        self.all = (
             Column("free", "FREE", 5, 7, 1, self._free),
             Column("utilization", "UTIL", 4, 24, 2, self._utilization),
             Column("memory", "GPU-MEM", 12, 28, 4, self._memory),
             Column("who", "WHO", 10, 32, 5, self._who, left=True),
             Column("age", "AGE", 5, 5, 3, self._age),
             Column("level", "ATTENTION", 9, 9, 1, self._level, left=True),
-        ]
+        )
+
+    def sentence(self, node: ClusterNode) -> Piece | None:
+        """Return that a host is down; None if it has values."""
+        if node.up:
+            return None
+        return f"{Lines.glyphs.warning} down: its exporter does not answer", "alarm"
 
     def _free(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         total = (f"/{MISSING if node.gpus is None else node.gpus}", "quiet")
         if node.free is None:
-            return [(self.glyphs.not_available, "quiet"), total]
+            return [(Lines.glyphs.not_available, "quiet"), total]
         return [(f"{node.free}", "good" if node.free else "text"), total]
 
     def _utilization(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         share = node.utilization
         if share is None:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         role = load_role(share, self._thresholds)
-        return metered(share, role, [(f"{percent(share)}%", role)], width, 4, self.glyphs)
+        return metered(share, role, [(f"{percent(share)}%", role)], width, 4, Lines.glyphs)
 
     def _memory(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         used, total = node.memory_used, node.memory_total
         if used is None or not total:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         share = min(1.0, used / total)
         role = load_role(share, self._thresholds)
         number = [(size(int(used)), role), (f"/{size(int(total))}", "quiet")]
-        return metered(share, role, number, width, 12, self.glyphs)
+        return metered(share, role, number, width, 12, Lines.glyphs)
 
     def _who(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        return names(node.users, 0, width, self.glyphs)
+        return names(node.users, 0, width, Lines.glyphs)
 
     def _age(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         if node.age is None:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         role = "alarm" if node.age >= _LATE else "quiet"
         return [(duration(node.age), role)]
 
     def _level(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         if node.level is None:
             return [("", "text")]
-        return [(f"{self.glyphs.warning} {node.level}", LEVEL_ROLES[node.level])]
+        return [(f"{Lines.glyphs.warning} {node.level}", LEVEL_ROLES[node.level])]

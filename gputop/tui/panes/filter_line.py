@@ -74,8 +74,11 @@ class FilterLine(Horizontal):
     def action_stay(self) -> None:
         """Stay in the editor: Tab does not leave it."""
 
-    def clear(self) -> None:
-        self.query_one(FilterInput).value = ""
+    def clear(self) -> bool:
+        """Drop the filter; return whether there was one."""
+        editor = self.query_one(FilterInput)
+        was, editor.value = editor.value, ""
+        return bool(was)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -1,4 +1,4 @@
-"""The parts of the screen of many hosts: the heading, what is free, hosts and processes."""
+"""The parts of the screen of a fleet: facts, what is free, columns of hosts, processes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from gputop.model.fleet.fleet import FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LampKind
 from gputop.model.machine.text import GIB, MISSING, counted, duration, percent
-from gputop.settings import Session
+from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column
 from gputop.tui.panes.gpu_cells import load_role, value
 from gputop.tui.panes.gpu_who import names
-from gputop.tui.panes.heading import HeadingLine
-from gputop.tui.panes.lines import Lines, Piece, spread, width_of
-from gputop.tui.panes.machine_table import MachineTable
+from gputop.tui.panes.hosts import Facts
+from gputop.tui.panes.lines import Lines, Piece, width_of
 from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.themes import LEVEL_ROLES
@@ -32,46 +31,21 @@ _WIDE = 100
 """From this width on, in cells, there is room for the columns above."""
 
 
-class FleetHeading(HeadingLine):
-    """The numbers of hosts, GPUs and users, and the number of alarms."""
-
-    def __init__(self, note: str = "", *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.note = note
-        self._totals: FleetTotals | None = None
-        self._order, self._interval, self._demo = "", 1.0, False
-
-    def show_totals(self, totals: FleetTotals, order: str, interval: float, demo: bool) -> None:
-        """Show new totals. `order` says how hosts are sorted; `interval` is in seconds."""
-        self._totals, self._order, self._interval, self._demo = totals, order, interval, demo
-        self.sync()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        """Return the facts that fit; as the line gets shorter, it loses them from the right."""
-        pieces = self.start()
-        if self._demo:
-            pieces.append(("DEMO  ", "notice"))
-        right: list[Piece] = [(f"  {self._interval:g}s ", "quiet")]
-        if self._totals is None:
-            return spread(pieces, right, self.size.width)
-        return self.filled(pieces, self._facts(self._totals), f"  {self._order}", right)
-
-    def _facts(self, totals: FleetTotals) -> Iterable[list[Piece]]:
-        """Return the known facts, the most important first."""
-        between: Piece = (f" {self.glyphs.separator} ", "quiet")
-        hosts, seen = totals.hosts, totals.seen
-        yield [(counted(hosts, "host") + (f", {seen} seen" if seen < hosts else ""), "text")]
-        if totals.alarms:
-            yield [between, (counted(totals.alarms, "alarm"), "alarm")]
-        if not seen:
-            return
-        gpus, role = counted(totals.gpus, "GPU"), "good" if totals.free else "text"
-        if totals.free is None:
-            yield [between, (gpus, "text")]
-        else:
-            yield [between, (f"{gpus}, ", "text"), (f"{totals.free} free", role)]
-        users = "users unknown" if totals.users is None else counted(totals.users, "user")
-        yield [between, (users, "text")]
+def fleet_facts(totals: FleetTotals, is_demo: bool) -> Facts:
+    """Yield the known facts of a fleet, the most important first."""
+    hosts, seen = totals.hosts, totals.seen
+    demo: list[Piece] = [("DEMO  ", "notice")] if is_demo else []
+    yield [*demo, (counted(hosts, "host") + (f", {seen} seen" if seen < hosts else ""), "text")]
+    if totals.alarms:
+        yield [(counted(totals.alarms, "alarm"), "alarm")]
+    if not seen:
+        return
+    gpus, role = counted(totals.gpus, "GPU"), "good" if totals.free else "text"
+    if totals.free is None:
+        yield [(gpus, "text")]
+    else:
+        yield [(f"{gpus}, ", "text"), (f"{totals.free} free", role)]
+    yield [("users unknown" if totals.users is None else counted(totals.users, "user"), "text")]
 
 
 class FreeLine(Lines):
@@ -115,33 +89,25 @@ def lamp_sign(kind: LampKind, glyphs: GlyphSet) -> str:
     return signs[kind]
 
 
-class HostTable(MachineTable[HostRow]):
-    """A row for each host: its GPUs as lamps, its users, what needs attention; or why it has no
-    values."""
+class FleetColumns:
+    """The columns of a fleet: the GPUs of a host as lamps, its users, what needs attention."""
 
-    most_name = 32
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
 
-    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(settings, id=id)
-        self._most_gpus, self._are_remote = 0, False
-
-    def show_hosts(self, rows: Sequence[HostRow]) -> None:
-        """Show the current state of the hosts, in this order."""
-        self._most_gpus = max((len(row_.summary.lamps) for row_ in rows if row_.summary), default=0)
-        self._are_remote = any(row_.link.round_trip is not None for row_ in rows)
-        self.show_machines(rows, self._most_gpus, self._are_remote)
-
-    def sentence(self, row_: HostRow) -> Piece | None:
-        if row_.summary is not None:
+    def sentence(self, row: HostRow) -> Piece | None:
+        """Return why nothing is seen of a host; None if it has values."""
+        if row.summary is not None:
             return None
-        mark = f"{self.glyphs.warning} " if row_.level == "error" else ""
-        return f"{mark}{self.glyphs.text(row_.remark)}", LEVEL_ROLES[row_.level]
+        mark = f"{Lines.glyphs.warning} " if row.level == "error" else ""
+        return f"{mark}{Lines.glyphs.text(row.remark)}", LEVEL_ROLES[row.level]
 
-    def columns(self) -> list[Column[HostRow]]:
-        lamps = min(max(_LEAST_LAMPS, self._most_gpus), _MOST_LAMPS)
+    def of(self, rows: Sequence[HostRow]) -> list[Column[HostRow]]:
+        """Return the columns for these rows."""
+        most = max((len(row.summary.lamps) for row in rows if row.summary), default=0)
+        lamps = min(max(_LEAST_LAMPS, most), _MOST_LAMPS)
         columns = [
-            self.host_column(),
-            Column("gpus", "GPUS", lamps, max(lamps, self._most_gpus), 0, self._lamps, left=True),
+            Column("gpus", "GPUS", lamps, max(lamps, most), 0, self._lamps, left=True),
             Column("free", "FREE", 5, 5, 1, self._free),
             Column("who", "WHO", 10, 28, 2, self._who, left=True),
             Column("cpu", "CPU", 4, 4, 4, self._cpu),
@@ -150,52 +116,53 @@ class HostTable(MachineTable[HostRow]):
             Column("round_trip", "RTT", 6, 6, 6, self._round_trip),
             Column("remark", "ATTENTION", 12, 24, 1, self._remark, left=True),
         ]
-        return [column for column in columns if self._are_remote or column.id != "round_trip"]
+        are_remote = any(row.link.round_trip is not None for row in rows)
+        return [column for column in columns if are_remote or column.id != "round_trip"]
 
-    def _lamps(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        lamps = row_.summary.lamps if row_.summary else ()
+    def _lamps(self, row: HostRow, width: int) -> Sequence[Piece]:
+        lamps = row.summary.lamps if row.summary else ()
         return [
-            (lamp_sign(kind, self.glyphs) * len(list(run)), "quiet" if row_.late else _ROLES[kind])
+            (lamp_sign(kind, Lines.glyphs) * len(list(run)), "quiet" if row.late else _ROLES[kind])
             for kind, run in groupby(lamps)
         ]
 
-    def _free(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        if row_.summary is None or row_.free is None:
-            return [value(MISSING, self.glyphs)]
-        role = "good" if row_.free else "text"
-        return [(f"{row_.free}", role), (f"/{len(row_.summary.lamps)}", "quiet")]
+    def _free(self, row: HostRow, width: int) -> Sequence[Piece]:
+        if row.summary is None or row.free is None:
+            return [value(MISSING, Lines.glyphs)]
+        role = "good" if row.free else "text"
+        return [(f"{row.free}", role), (f"/{len(row.summary.lamps)}", "quiet")]
 
-    def _who(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        return names(row_.summary.users if row_.summary else (), 0, width, self.glyphs)
+    def _who(self, row: HostRow, width: int) -> Sequence[Piece]:
+        return names(row.summary.users if row.summary else (), 0, width, Lines.glyphs)
 
-    def _cpu(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        share = row_.summary.frame.host.cpu if row_.summary else None
+    def _cpu(self, row: HostRow, width: int) -> Sequence[Piece]:
+        share = row.summary.frame.host.cpu if row.summary else None
         if share is None:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         return [(f"{percent(share)}%", load_role(share, self._thresholds))]
 
-    def _memory(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        host = row_.summary.frame.host if row_.summary else None
+    def _memory(self, row: HostRow, width: int) -> Sequence[Piece]:
+        host = row.summary.frame.host if row.summary else None
         if host is None or host.memory_used is None or not host.memory_total:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         role = load_role(host.memory_used / host.memory_total, self._thresholds)
         used, total = host.memory_used / GIB, host.memory_total / GIB
         return [(f"{used:.0f}", role), (f"/{total:.0f}G", "quiet")]
 
-    def _age(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        text = MISSING if row_.link.age is None else duration(row_.link.age)
-        return [value(text, self.glyphs, "alarm" if row_.late else "quiet")]
+    def _age(self, row: HostRow, width: int) -> Sequence[Piece]:
+        text = MISSING if row.link.age is None else duration(row.link.age)
+        return [value(text, Lines.glyphs, "alarm" if row.late else "quiet")]
 
-    def _round_trip(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        seconds = row_.link.round_trip
+    def _round_trip(self, row: HostRow, width: int) -> Sequence[Piece]:
+        seconds = row.link.round_trip
         if seconds is None:
-            return [value(MISSING, self.glyphs)]
+            return [value(MISSING, Lines.glyphs)]
         digits = 1 if seconds < 0.00995 else 0
         return [(f"{seconds * 1000:.{digits}f}ms", "quiet")]
 
-    def _remark(self, row_: HostRow, width: int) -> Sequence[Piece]:
-        mark = f"{self.glyphs.warning} " if row_.level else ""
-        return [(f"{mark}{self.glyphs.text(row_.remark)}", LEVEL_ROLES[row_.level])]
+    def _remark(self, row: HostRow, width: int) -> Sequence[Piece]:
+        mark = f"{Lines.glyphs.warning} " if row.level else ""
+        return [(f"{mark}{Lines.glyphs.text(row.remark)}", LEVEL_ROLES[row.level])]
 
 
 class FleetProcesses(ProcessTable):

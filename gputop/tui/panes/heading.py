@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 
 from gputop.model.health.findings import in_alarm
 from gputop.model.health.free import count_of_free
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, clock, counted, percent
+from gputop.model.machine.text import GIB, MISSING, clock, counted, duration, percent
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
@@ -154,6 +155,11 @@ def _gibibytes(count: int) -> str:
     return f"{count / GIB:.1f}" if count < 100 * GIB else f"{count / GIB:.0f}"
 
 
+def paused(age: int) -> str:
+    """Return how a heading names a pause whose picture is `age` seconds old."""
+    return f"PAUSED, {duration(age)} old" if age > 0 else "PAUSED"
+
+
 def state(line: Lines) -> list[Piece]:
     """Return notes on what is shown, if paused or old, and on an agent that does not answer."""
     instant, silence = getattr(line.app, "instant", ""), getattr(line.app, "silence", 0)
@@ -178,6 +184,11 @@ def described_key(
         keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
         show=bool(label), key_display=label or None, group=Binding.Group(group),
     )  # fmt: skip
+
+
+def works(node: DOMNode, binding: Binding) -> bool:
+    """Return whether a key of a screen or of the app does something there now."""
+    return bool(node.check_action(binding.action.partition("(")[0], ()))
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:

@@ -1,0 +1,190 @@
+"""The screen of many hosts: a row for each, and what else there is to see of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+
+from gputop.model.processes.filter import FilterError
+from gputop.settings import Session
+from gputop.tui.cluster import ClusterHosts
+from gputop.tui.dialogs.signal_state import READ_ONLY
+from gputop.tui.fleet import FleetHosts
+from gputop.tui.keys import HOSTS_BINDINGS
+from gputop.tui.messages import Note
+from gputop.tui.panes.filter_line import FilterLine
+from gputop.tui.panes.heading import KeyLine, paused
+from gputop.tui.panes.hosts import HostsHeading, HostTable
+from gputop.tui.panes.processes import ProcessTable
+from gputop.tui.panes.table import Table
+from gputop.tui.table_screen import TableScreen
+
+_SLACK = 4
+"""Lines that the processes may leave empty: the hosts above do not move for every change."""
+
+
+class HostsScreen(TableScreen):
+    """All hosts at a glance. Actions on a machine are on its own screen."""
+
+    AUTO_FOCUS = "HostTable"
+
+    BINDINGS = HOSTS_BINDINGS
+    FIRST = 6
+
+    def __init__(
+        self,
+        settings: Session,
+        hosts: FleetHosts | ClusterHosts,
+        open_host: Callable[[str, int | None], Awaitable[None]],
+        login: Callable[[str], None],
+    ) -> None:
+        """`open_host` opens the screen of a host, at a process if there is a PID; `login` logs in
+        to a host by hand."""
+        super().__init__(settings)
+        self.hosts, self._open_host, self._login = hosts, open_host, login
+        self.interval = settings.interval
+        """Seconds between two looks at all hosts."""
+        self._note = "read only" if settings.readonly else ""
+        """What the heading says when it has no passing note."""
+        self._heading = HostsHeading(id="heading")
+        self._heading.note = self._note
+        self.paused_for: int | None = None
+        """For how many seconds the picture has stood still; None if it does not."""
+        self._rows = 0
+        """The number of rows that processes have room for; a few may be empty."""
+
+    def compose(self) -> ComposeResult:
+        yield from (self._heading, *self.hosts.above, self.hosts.table, *self.hosts.below)
+        yield from super().compose()
+
+    def on_mount(self) -> None:
+        for processes in self.query(ProcessTable):
+            processes.on_arranged = self.arranged
+
+    @property
+    def home(self) -> Table[Any]:
+        return next(iter(self.query(ProcessTable)), self.hosts.table)
+
+    def share_lines(self) -> None:
+        self.hosts.share_lines(self.size, self._rows)
+
+    def make_room(self, count: int) -> None:
+        if not self._rows - _SLACK < count <= self._rows:
+            self._rows = count
+            self.share_lines()
+
+    def say(self, words: str) -> None:
+        self._heading.note = self._heading.glyphs.text(words) or self._note
+        self._heading.sync()
+
+    def filter(self, text: str) -> FilterError | None:
+        return self.hosts.filter(text)
+
+    # What is shown: now, or a pause.
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the picture stands still."""
+        return self.paused_for is not None
+
+    @property
+    def words(self) -> str:
+        """How the heading names the pause; empty for now."""
+        return "" if self.paused_for is None else paused(self.paused_for)
+
+    def pause(self) -> None:
+        """Hold the picture, or go on."""
+        self.paused_for = 0 if self.paused_for is None else None
+
+    def pass_second(self) -> None:
+        """Count a second of the pause."""
+        if self.paused_for is not None:
+            self.paused_for += 1
+
+    def refresh_values(self) -> None:
+        """Ask for new values where there is a connection."""
+        self.hosts.refresh()
+
+    def tick(self, is_shown: bool) -> None:
+        """Take in what has come, and show it when it is time, unless the picture is held."""
+        if self.hosts.receive() and is_shown and not self.is_paused:
+            self.show()
+
+    def show(self) -> None:
+        """Show what is known of all hosts."""
+        for keys in self.query("#keys").results(KeyLine):  # they are made, and not taken apart
+            self.hosts.show(self._heading, self.interval)
+            self.share_lines()
+            keys.show(self.key_words())
+
+    # What keys do.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in self.hosts.lacks and super().check_action(action, parameters)
+
+    def offers(self, binding: Binding) -> bool:
+        states = [machine.link.state for machine in self.hosts.machines]
+        return (binding.action != "login" or "login" in states) and super().offers(binding)
+
+    def action_search(self) -> None:
+        self.action_filter()
+
+    async def action_open(self) -> None:
+        """Open the host or the group of the selected row, or the host of the selected process."""
+        table = self.focused
+        if not isinstance(table, ProcessTable):
+            self.hosts.table.action_choose()
+            return
+        table.select_first()
+        row = None if table.listing.open(table.current) else table.selected
+        if row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
+
+    async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
+        await self._open_host(message.host, None)
+
+    async def on_process_table_opened(self) -> None:
+        await self.action_open()
+
+    async def action_signal(self) -> None:
+        """Open the host of the selected process: its own screen can signal it."""
+        table = self.focused
+        row = table.selected if isinstance(table, ProcessTable) else None
+        if self.settings.readonly:
+            self.post_message(Note(READ_ONLY))
+        elif row is not None and row.host is not None:
+            await self._open_host(row.host, row.process.pid)
+        else:
+            self.post_message(Note("to signal: select a process, or open its host with Enter"))
+
+    def action_login(self) -> None:
+        """Log in to the selected host; if there is none, select the first."""
+        table = self.hosts.table
+        row = table.current
+        if row is None:
+            self.set_focus(table)
+            table.action_move(0)
+        elif row.link.state == "login":
+            self._login(row.host)
+        else:
+            self.post_message(Note(f"{row.host} wants no login"))
+
+    def action_sort(self) -> None:
+        """Sort hosts in the next order, or ask for the column to sort processes by."""
+        if isinstance(self.focused, ProcessTable):
+            super().action_sort()
+        else:
+            self.hosts.next_order()
+            self.show()
+
+    def action_back(self) -> None:
+        """Undo one step: the cursor, the view of processes, the filter, the focus."""
+        table = self.focused if isinstance(self.focused, Table) else self.hosts.table
+        listings = (processes.listing for processes in self.query(ProcessTable))
+        if table.deselect() or any(listing.leave_view() for listing in listings):
+            return
+        if not self.query_one(FilterLine).clear():
+            self.set_focus(self.hosts.table)
