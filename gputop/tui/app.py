@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
-from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.events import AppBlur
 from textual.reactive import reactive
@@ -35,6 +34,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
+from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
@@ -275,16 +275,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_help(self) -> None:
         """Show the keys that work now, and how to read the screen."""
-        described = partial(palette.described, self.settings)
-        fleet = self.all_hosts.BINDINGS if self.all_hosts is not None else ()
-        keys = described(fleet, self.main_bindings(), self.BINDINGS)
+        described, screen = partial(palette.described, self.settings), self._table_screen
+        keys = [
+            *(key for key in described(screen.BINDINGS) if screen.offers(key)),
+            *(key for key in described(self.BINDINGS) if works(self, key)),
+        ]
         elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
                      "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
+        if screen is self.all_hosts:
+            of_host = described(MainScreen.BINDINGS)
+            elsewhere = {"On the screen of a host": of_host, **elsewhere}
         self.push_screen(HelpScreen(keys, elsewhere))
-
-    def main_bindings(self) -> Iterable[BindingType]:
-        """Return the bindings of the main screen that do something."""
-        return MainScreen.BINDINGS
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return palette.system_commands(self, self.settings, screen, self.choose_theme)

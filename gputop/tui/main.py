@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.events import Paste
 
 from gputop.model.cuda.logical_names import LogicalNames
@@ -433,6 +434,10 @@ class MainScreen(TableScreen):
         if self._moment == "replay" and action in NOT_IN_A_REPLAY:
             return False
         return super().check_action(action, parameters)
+
+    def offers(self, binding: Binding) -> bool:
+        is_past = self._moment == "replay" and binding.action == "signal"
+        return not is_past and super().offers(binding)
 
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -18,9 +18,8 @@ from gputop.sources.feed import Feed
 from gputop.sources.source import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
-from gputop.tui.keys import NOT_IN_A_REPLAY, REPLAY_BINDINGS, TIME_BINDINGS
+from gputop.tui.keys import REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.machine_view import MachineView, PastInstant
-from gputop.tui.main import MainScreen
 from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
 
@@ -31,7 +30,6 @@ _TREE = {"view.tree": "f5"}
 _OF_NOW = ("app.refresh", "app.slower", "app.faster", "app.pause")
 _NEVER = ("demo", "retry", "login", "leave_host")
 """Bindings and actions that only a live machine has."""
-_DONE = (*NOT_IN_A_REPLAY, "signal")
 
 
 class ReplayView(MachineView):
@@ -172,8 +170,3 @@ class ReplayApp(GputopApp, inherit_bindings=False):
 
     def _second(self) -> None:
         """Do nothing: there is no agent that could be silent."""
-
-    def main_bindings(self) -> Iterable[BindingType]:
-        """Return the bindings of the main screen that work in a replay."""
-        return (b for b in MainScreen.BINDINGS
-                if isinstance(b, Binding) and b.action.partition("(")[0] not in _DONE)  # fmt: skip

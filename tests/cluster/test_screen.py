@@ -117,6 +117,19 @@ async def test_the_server_looks_for_a_name(server: Prometheus) -> None:
         await cluster.until(lambda: "hung!" in cluster.hosts)
 
 
+async def test_the_keys_of_a_cluster_are_those_that_do_something(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        assert " Enter open  / filter  s sort  ? help  q quit  p pause" in cluster.lines[-1]
+        await cluster.press("L", "u", "f9")
+        assert "to signal" not in cluster.text
+        await cluster.press("question_mark")
+        here = cluster.text.partition("On the screen of a host")[0]
+        assert "Order of hosts, or processes" in here
+        for words in ("Log in to this host by hand", "All, my own", "Scroll the command"):
+            assert words not in here
+
+
 async def test_escape_drops_the_cursor_then_the_filter(server: Prometheus) -> None:
     async with watched(server.url) as cluster:
         await cluster.until(lambda: "hung!" in cluster.hosts)

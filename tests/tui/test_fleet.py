@@ -315,12 +315,32 @@ async def test_another_size_while_gputop_ends_is_no_error() -> None:
         assert "node1" in fleet.text
 
 
-async def test_the_help_begins_with_the_keys_of_hosts() -> None:
+async def test_the_keys_of_a_fleet_are_those_that_do_something() -> None:
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
         assert "read only" in fleet.lines[0]
         await fleet.press("question_mark")
-        assert "Log in to this host by hand" in fleet.text
+        assert "All, my own, a row a user" in fleet.text
+        assert "Log in to this host by hand" not in fleet.text
         assert "held by somebody who does nothing on it" in await fleet.whole_page()
+        await fleet.press("escape")
+        assert "L log in" not in fleet.lines[-1]
+        await fleet.tell("node3", LoginError("login wanted: publickey"))
+        assert "L log in" in fleet.lines[-1]
+        await fleet.press("question_mark")
+        here, _, elsewhere = (await fleet.whole_page()).partition("On the screen of a host")
+        assert "Log in to this host by hand" in here
+        for words in ("Try a CUDA_VISIBLE_DEVICES", "Tag the process", "Back or forward in time"):
+            assert words not in here
+        assert "Try a CUDA_VISIBLE_DEVICES" in elsewhere
+
+
+async def test_the_keys_of_a_host_are_those_of_its_machine() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("down", "enter", "question_mark")
+        assert "Try a CUDA_VISIBLE_DEVICES" in fleet.text
+        assert "Back or forward in time" in fleet.text
+        assert "All, my own, a row a user" not in await fleet.whole_page()
 
 
 async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:

@@ -153,6 +153,7 @@ async def test_nothing_is_signalled_or_asked(hour: Path) -> None:
             assert words in screen.text
         for words in ("Find a process by its PID", "Refresh now", "Tag the process", "Notify"):
             assert words not in screen.text
+        assert "Kill, or send" not in screen.text
 
 
 async def test_a_driver_that_was_gone_is_shown_and_left_again(tmp_path: Path) -> None:
