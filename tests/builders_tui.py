@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.protocol.messages import Reply, Request
+from gputop.protocol.messages import Detail, Probe, Reply, Request, Signal, Stack
 from gputop.settings import Session, Theme
 from gputop.sources.feed import Feed
 from gputop.sources.source import Source
@@ -129,6 +129,10 @@ class Silence(Source):
         self.closed = True
 
 
+_ASKS = {"verdicts": Signal, "probed": Probe, "detail": Detail, "stack": Stack}
+"""What asks for each field of a reply."""
+
+
 class Screenful:
     """The app, what it shows, and what can be done to it."""
 
@@ -150,14 +154,23 @@ class Screenful:
         return self.app.view.machine
 
     async def show(self, *frames: Frame, **reply: Any) -> None:
-        """Let frames arrive, and then a reply with these fields."""
+        """Let frames arrive, and then a reply with these fields; without `request`, each field is
+        a reply to what asked for it last."""
         feed = self.machine.feed
         for frame in frames:
             self.app.post_message(Arrived(feed, frame))
             await self.drawn()
-        if reply:
-            self.app.post_message(Arrived(feed, Reply(**{"request": "", **reply})))
+        replies = [reply] if "request" in reply else [
+            {"request": self.last_id(_ASKS[field]), field: value} for field, value in reply.items()
+        ]  # fmt: skip
+        for each in filter(None, replies):
+            self.app.post_message(Arrived(feed, Reply(**each)))
             await self.drawn()
+
+    def last_id(self, kind: type) -> str:
+        """The id of the last request of a kind."""
+        asked: list[Any] = [each for each in self.source.requests if isinstance(each, kind)]
+        return str(asked[-1].id)
 
     async def show_problem(self, kind: Any, **values: Any) -> None:
         """Let a frame without GPUs arrive."""

@@ -158,7 +158,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
             if view is not None:
                 self._show_end(view)
         elif isinstance(content, Reply):
-            (view.reply if view else machine.handle)(content)
+            machine.handle(content)
         elif view is not None:
             view.take(content)
             self._show_time()

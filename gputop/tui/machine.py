@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakMethod
 
 from textual.message import Message
 
@@ -16,10 +17,18 @@ from gputop.model.fleet.link import Link, LinkState
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import counted
 from gputop.model.metrics.history import History
-from gputop.protocol.messages import Liveness, Preview, Refresh, Reply, Request, Signal
+from gputop.protocol.messages import (
+    AnsweredRequest,
+    Liveness,
+    Preview,
+    Refresh,
+    Reply,
+    Request,
+    Signal,
+)
 from gputop.sources.feed import Feed
 from gputop.sources.source import Moment
-from gputop.tui.messages import Arrived, MarkReached
+from gputop.tui.messages import Arrived, MarkReached, ReplyReceiver
 
 _MARKS = "marks"
 """The id of requests about marked processes."""
@@ -102,6 +111,8 @@ class WatchedMachine:
         self._attempts = 0
         self._rebooted: float | None = None
         self._signals = PendingSignals()
+        self._receivers: dict[str, list[WeakMethod[ReplyReceiver]]] = {}
+        """Who takes the replies to a request, by its id; a screen that was closed is not kept."""
         self._set_open(True)
 
     @property
@@ -207,11 +218,15 @@ class WatchedMachine:
             return None
         return login_command(source.name), ssh_environment()
 
-    def request(self, request: Request) -> None:
-        """Send a request; signals are remembered until their outcome is known."""
+    def request(self, request: Request, *receivers: ReplyReceiver) -> None:
+        """Send a request. Each reply goes to the `receivers`, which are methods; signals are
+        remembered until their outcome is known."""
         if isinstance(request, Signal):
             self._signals.add(request)
             self.on_said()
+            receivers = (self._receive_verdicts, *receivers)
+        if isinstance(request, AnsweredRequest):
+            self._receivers[request.id] = [WeakMethod(receiver) for receiver in receivers]
         if (unsent := self.feed.source.request(request)) is not None:
             self._post(Arrived(self.feed, unsent))
 
@@ -230,7 +245,7 @@ class WatchedMachine:
     def ask_about_marks(self) -> None:
         """Ask the agent about marked processes that the frame does not say enough about."""
         if self._frame is not None and (starts := self.marks.questions(self._frame)):
-            self.request(Liveness(starts, _MARKS))
+            self.request(Liveness(starts, _MARKS), self._receive_liveness)
 
     def _tell(self, news: list[MarkNews]) -> None:
         for short, sentence in news:
@@ -251,9 +266,18 @@ class WatchedMachine:
         return None if self._frame is None else Picture(self._frame, self.history)
 
     def handle(self, reply: Reply) -> None:
-        """Take in a reply; after the last verdict of a signal, ask for a frame at once."""
-        if reply.request == _MARKS and self._frame is not None:
+        """Pass a reply on to what asked for it."""
+        self.seconds = 0
+        for reference in self._receivers.get(reply.request, ()):
+            if (receive := reference()) is not None:
+                receive(reply)
+
+    def _receive_liveness(self, reply: Reply) -> None:
+        if self._frame is not None:
             self._tell(self.marks.handle_liveness(reply.liveness, self._frame))
+
+    def _receive_verdicts(self, reply: Reply) -> None:
+        """Count the signals under way; after the last verdict, ask for a frame at once."""
         waiting = self._signals.handle(reply)
         if waiting is not None:
             self.on_said()
@@ -295,6 +319,7 @@ class WatchedMachine:
         self.history.brief = not self._is_open
         self.retry_in = None
         self._arrived.clear()
+        self._receivers.clear()
         self.ended, self.seconds = False, 0
         self.listen()
 

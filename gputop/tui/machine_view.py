@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import duration
-from gputop.protocol.messages import Refresh, Reply
+from gputop.protocol.messages import Refresh
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import Picture, WatchedMachine
@@ -93,13 +93,6 @@ class MachineView:
             self.instant = self._pause()
         if self.instant is not instant or instant is None:
             self.show()
-
-    def reply(self, reply: Reply) -> None:
-        """Pass a reply on to what asked for it."""
-        self.machine.seconds = 0
-        self.machine.handle(reply)
-        if self.is_ready:
-            self.main.reply(reply)
 
     def refresh_values(self) -> None:
         """Ask for a frame, and show it even in a pause."""

@@ -15,7 +15,7 @@ from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
-from gputop.protocol.messages import Reply, Request
+from gputop.protocol.messages import Probe, Reply, Request, Signal
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import PanesDialog
@@ -29,7 +29,7 @@ from gputop.tui.dialogs.signal_state import (
 )
 from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.messages import Note
+from gputop.tui.messages import Note, ReplyReceiver
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
@@ -79,7 +79,7 @@ class MainScreen(TableScreen):
         super().__init__(settings)
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         state = MappingState(*map(os.environ.get, variables))
-        self.mapping = MappingControl(self, state, self._request, self.show_mapping)
+        self.mapping = MappingControl(self, state, self._probe, self.show_mapping)
         self.marks = MarkControl(self)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
@@ -97,9 +97,9 @@ class MainScreen(TableScreen):
         machine.on_said = self._on_said
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
-    def _request(self, request: Request) -> None:
-        """Send a request to the current machine's agent."""
-        self.machine.request(request)
+    def _request(self, request: Request, *receivers: ReplyReceiver) -> None:
+        """Send a request to the current machine's agent; replies go to the `receivers`."""
+        self.machine.request(request, *receivers)
 
     def compose(self) -> ComposeResult:
         yield Heading(self._note, self.settings.thresholds, id="heading")
@@ -177,19 +177,6 @@ class MainScreen(TableScreen):
     def above(self, kind: type[S]) -> Iterator[S]:
         """Yield the screens of a kind that are open over this one."""
         return (screen for screen in self.app.screen_stack if isinstance(screen, kind))
-
-    def reply(self, reply: Reply) -> None:
-        """Show a reply of the agent, even in a pause or without GPUs."""
-        for dialog in self.above(SignalScreen):
-            dialog.reply(reply)
-        if reply.verdicts:
-            self.processes.listing.show_verdicts(reply.verdicts)
-        if self.mapping.state.handle(reply):
-            self.show_mapping()
-            if (shown := self._shown) is not None:
-                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
-        for page in self.above(ProcessScreen):
-            page.reply(reply)
 
     def reset(self) -> None:
         """Forget what the previous agent was asked."""
@@ -407,7 +394,18 @@ class MainScreen(TableScreen):
 
     def action_whole(self) -> None:
         self._stop_following()
-        self.app.push_screen(MappingScreen(self.mapping.state, self._request, self._shown))
+        self.app.push_screen(MappingScreen(self.mapping.state, self._probe, self._shown))
+
+    def _probe(self, probe: Probe) -> None:
+        """Ask the CUDA driver; what processes call their GPUs depends on its answer, too."""
+        self._request(probe, self._receive_probed)
+
+    def _receive_probed(self, reply: Reply) -> None:
+        self.mapping.state.handle(reply)
+        if self.is_attached:
+            self.show_mapping()
+            if (shown := self._shown) is not None:
+                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
 
     def _cursor_moved(self) -> None:
         """Show the mapping of the process under the cursor until the value is edited."""
@@ -461,7 +459,15 @@ class MainScreen(TableScreen):
         targets = () if self._moment != "now" else targets
         state = SignalDialogState(targets, obstacle, frame)
         state.is_aimed = not self.gpus.is_active and self.pids.is_exact
-        self.app.push_screen(SignalScreen(state, self._request))
+        self.app.push_screen(SignalScreen(state, self._send))
+
+    def _send(self, order: Signal, receiver: ReplyReceiver) -> None:
+        """Send signals; the table takes their verdicts even after their dialog is closed."""
+        self._request(order, receiver, self._receive_verdicts)
+
+    def _receive_verdicts(self, reply: Reply) -> None:
+        if self.is_attached:
+            self.processes.listing.show_verdicts(reply.verdicts)
 
     def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
         """Return the user's own processes on the selected GPU, otherwise the tagged processes,

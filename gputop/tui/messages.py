@@ -12,6 +12,8 @@ from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply
 from gputop.sources.feed import Feed
 
+ReplyReceiver = Callable[[Reply], None]
+"""Receives each reply to a request that it was given with."""
 NOTE_SECONDS = 6.0
 """Seconds for which a passing note is shown."""
 

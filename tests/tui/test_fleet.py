@@ -183,6 +183,23 @@ async def test_a_verdict_of_a_host_that_is_not_open_any_more() -> None:
         assert "ended at once" not in fleet.text
 
 
+async def test_a_signal_whose_host_was_left_before_its_outcome() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("home", "enter", "down", "down", "f9")
+        source = fleet.sources["node1"]
+        [check] = [request for request in source.requests if isinstance(request, Signal)]
+        await fleet.show(request=check.id, verdicts=(replace(verdict_of(check), outcome="alive"),))
+        await fleet.press("enter")
+        order = [request for request in source.requests if isinstance(request, Signal)][-1]
+        assert order.number == 15
+        await fleet.press("escape", "q")
+        source.queue.put(Reply(request=order.id, verdicts=(verdict_of(order),)))
+        source.queue.join()
+        await fleet.tick()
+        assert source.requests[-1] == Refresh()
+
+
 async def test_a_host_that_is_not_open_keeps_a_past_in_brief() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)

@@ -274,8 +274,9 @@ async def test_the_driver_is_asked() -> None:
 @pytest.mark.parametrize("size", [WIDE, (80, 24)])
 async def test_the_driver_disagrees(size: tuple[int, int]) -> None:
     async with shown(frame_of(*EIGHT), size=size) as screen:
+        await screen.press("m", "1", "enter", "v")
         await screen.show(probed=(probed("1", 3),))
-        await screen.press("m", "1")
+        await screen.press("m")
         assert "the driver disagrees" in screen.text
         words = " ".join(screen.mapping_lines)
         assert "! the driver says cuda:0 is GPU 3, gputop expected GPU 1" in words

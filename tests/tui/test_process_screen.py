@@ -82,6 +82,7 @@ async def test_another_process_is_never_shown() -> None:
         for second, other in enumerate(others):
             await screen.show(at(second, process), detail=other)
             assert "being read" in screen.text
+        await screen.press("t")
         stack = ProcessStack(id_of(401, START - 1), ("Thread of another",))
         await screen.show(at(3, process), stack=stack)
         assert "Thread of another" not in screen.text

@@ -26,6 +26,7 @@ from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
 from gputop.tui.dialogs.parts import DialogButton, DialogNote
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
+from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import sized
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
@@ -87,8 +88,10 @@ class SignalScreen(ModalScreen[None], Hasty):
         Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
     ]  # fmt: skip
 
-    def __init__(self, state: SignalDialogState, send: Callable[[Signal], None]) -> None:
-        """`send` sends an order to the agent."""
+    def __init__(
+        self, state: SignalDialogState, send: Callable[[Signal, ReplyReceiver], None]
+    ) -> None:
+        """`send` sends an order to the agent, and passes each reply on."""
         super().__init__()
         self._state = state
         self._send = send
@@ -136,8 +139,9 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._state.handle(frame)
         self._show()
 
-    def reply(self, reply: Reply) -> None:
-        """Take in verdicts."""
+    def _receive_verdicts(self, reply: Reply) -> None:
+        if not self.is_attached:
+            return
         offered = bool(self._state.living)
         self._state.handle_reply(reply)
         if self._state.living and not offered:  # an earlier Enter must not mean SIGKILL
@@ -212,7 +216,7 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._left = GRACE
         if order.number:  # the button that was pressed is gone
             self.set_focus(self.query_one("#cancel"))
-        self._send(order)
+        self._send(order, self._receive_verdicts)
 
     def _second(self) -> None:
         if self._state.waiting:

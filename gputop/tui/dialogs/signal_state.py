@@ -200,16 +200,16 @@ class SignalDialogState:
         self._missing = {target.id for target in self.processes if target.held} - listed
 
     def handle_reply(self, reply: Reply) -> None:
-        """Take in the verdicts of one of the orders; ignore other replies."""
-        orders = [order.id for order in self._orders]
-        if self.lost or reply.request not in orders:
+        """Take in a reply to one of the orders."""
+        first, last = self._orders[0].id, self._orders[-1].id
+        if self.lost:
             return
-        if reply.error is not None and reply.request == orders[-1]:
+        if reply.error is not None and reply.request == last:
             if self.sent:
                 self._error = reply.error
             else:
                 self._obstacle = reply.error
-        elif reply.request != orders[0]:
+        elif reply.request != first:
             for verdict in reply.verdicts:
                 self._verdicts[reply.request, verdict.process] = verdict
         elif reply.verdicts and not self._checks:

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.protocol.messages import Detail, Reply, Request, Stack
+from gputop.tui.messages import ReplyReceiver
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.process_lines import (
     ENVIRONMENT,
@@ -42,7 +43,7 @@ class ProcessScreen(PageScreen[None]):
     def __init__(
         self,
         key: ProcessKey,
-        request: Callable[[Request], None],
+        request: Callable[[Request, ReplyReceiver], None],
         signal: Callable[[Frame, list[ProcessKey]], None],
         at_environment: bool = False,
         readonly: bool = False,
@@ -78,7 +79,7 @@ class ProcessScreen(PageScreen[None]):
         subject = self._subject
         if subject.can_be_read and not subject.stack_wanted:
             subject.stack_wanted = True
-            self._request(Stack(subject.key.process, self._stack_id))
+            self._request(Stack(subject.key.process, self._stack_id), self._receive_stack)
         self._go_to_stack()
 
     def show_frame(self, shown: ShownFrame) -> None:
@@ -91,21 +92,27 @@ class ProcessScreen(PageScreen[None]):
             self._ask()
         super().show_frame(shown)
 
-    def reply(self, reply: Reply) -> None:
-        """Show an answer, if it is about this process."""
-        subject, stack = self._subject, reply.stack
-        if subject.moment != "now":
+    def _receive_detail(self, reply: Reply) -> None:
+        """Show details, if they are those of this process: another may have had its PID."""
+        subject = self._subject
+        if subject.moment != "now" or not self.is_attached:
             return
-        if reply.error is not None and reply.request == self._detail_id:
+        if reply.error is not None:
             subject.refused = reply.error
             self.draw()
-        elif reply.error is not None and reply.request == self._stack_id:
-            stack = ProcessStack(subject.key.process, problem=reply.error)
         if subject.take_detail(reply.detail):
             self.draw()
             if self._at_environment:
                 self.query_one(Page).go_to_section(ENVIRONMENT)
                 self._at_environment = False
+
+    def _receive_stack(self, reply: Reply) -> None:
+        """Show the stack, if it is that of this process, or why there is none."""
+        subject, stack = self._subject, reply.stack
+        if subject.moment != "now" or not self.is_attached:
+            return
+        if reply.error is not None:
+            stack = ProcessStack(subject.key.process, problem=reply.error)
         if subject.take_stack(stack):
             self._go_to_stack()
 
@@ -123,7 +130,8 @@ class ProcessScreen(PageScreen[None]):
         subject = self._subject
         if subject.can_be_read and subject.frame is not None:
             self._asked, subject.refused = subject.frame.time, None
-            self._request(Detail(subject.key.process, subject.with_values, self._detail_id))
+            detail = Detail(subject.key.process, subject.with_values, self._detail_id)
+            self._request(detail, self._receive_detail)
 
     def _go_to_stack(self) -> None:
         self.draw()

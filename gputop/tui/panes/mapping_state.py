@@ -177,16 +177,13 @@ class MappingState:
             self.probed = ()
         self._work_out()
 
-    def handle(self, reply: Reply) -> bool:
-        """Take in a reply; return whether it was about the driver's answer."""
+    def handle(self, reply: Reply) -> None:
+        """Take in the reply to a probe."""
         asked = self._asked
         if reply.probed:
             self._handle_probed(reply.probed)
-        elif reply.error is not None and reply.request == _REQUEST and asked is not None:
+        elif reply.error is not None and asked is not None:
             self._handle_probed([Probed(None, reply.error, asked.value, asked.order)])
-        else:
-            return False
-        return True
 
     def _handle_probed(self, probed: Sequence[Probed]) -> None:
         """Keep the driver's answers: they hold as long as the GPUs are the same."""
