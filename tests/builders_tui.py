@@ -138,8 +138,8 @@ class Screenful:
 
     def __init__(self, app: GputopApp, source: Silence, pilot: Pilot[None]) -> None:
         self.app, self.source, self.pilot = app, source, pilot
-        assert app.view is not None
-        self.main = app.view.main
+        assert app.shown.view is not None
+        self.main = app.shown.view.main
         self.table = self.main.query_one(ProcessTable)
         self.gpus = self.main.query_one(GpuPane)
         self.pane = self.main.query_one(MappingPane)
@@ -150,8 +150,8 @@ class Screenful:
     @property
     def machine(self) -> WatchedMachine:
         """The one that is shown."""
-        assert self.app.view is not None
-        return self.app.view.machine
+        assert self.app.shown.view is not None
+        return self.app.shown.view.machine
 
     async def show(self, *frames: Frame, **reply: Any) -> None:
         """Let frames arrive, and then a reply with these fields; without `request`, each field is

@@ -17,12 +17,11 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
 from gputop.errors import GputopError, SourceError
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
-from gputop.sources.feed import Feed, close_all
+from gputop.sources.feed import Feed
 from gputop.tui import palette, themes
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.fleet import TICK, FleetHosts
@@ -36,6 +35,7 @@ from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
+from gputop.tui.shown import Shown
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
@@ -84,53 +84,34 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         """The interval in seconds that agents were given; longer while the focus is elsewhere."""
         self._note_end: tuple[Alarm, Callable[[], None]] | None = None
         """What ends the note that is shown, and takes it away."""
-        self.all_hosts: HostsScreen | None = None
-        """The screen of all hosts; None if there is a single machine."""
-        self.view: MachineView | None = None
-        """The machine that is open; None while all hosts are shown."""
+        self.shown = Shown(self._first(feeds, cluster))
+
+    def _first(
+        self, feeds: Sequence[Feed], cluster: ClusterWatch | None
+    ) -> MachineView | HostsScreen:
         machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
-        if cluster is not None:
-            hosts = ClusterHosts(settings, cluster, self.post_message)
-            self.all_hosts = HostsScreen(settings, hosts, self._open_host, self._login)
-            self.all_hosts.interval = cluster.interval
-        elif len(machines) == 1:
-            self.view = self._view(machines[0], settings.interval)
+        if len(machines) == 1:
+            return self._view(machines[0])
+        hosts: FleetHosts | ClusterHosts
+        if cluster is None:
+            hosts = FleetHosts(self.settings, machines)
         else:
-            fleet = FleetHosts(settings, machines)
-            self.all_hosts = HostsScreen(settings, fleet, self._open_host, self._login)
+            hosts = ClusterHosts(self.settings, cluster, self.post_message)
+        return HostsScreen(self.settings, hosts, self._open_host, self._login)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS
 
     def get_default_screen(self) -> Screen[None]:
-        return self._table_screen
-
-    @property
-    def shown(self) -> MachineView | HostsScreen:
-        """The machine that is open, otherwise all hosts."""
-        shown = self.view or self.all_hosts
-        assert shown is not None
-        return shown
-
-    @property
-    def machines(self) -> list[WatchedMachine]:
-        """The machines that are read."""
-        if self.all_hosts is not None:
-            return self.all_hosts.hosts.machines
-        return [] if self.view is None else [self.view.machine]
-
-    @property
-    def _table_screen(self) -> TableScreen:
-        shown = self.shown
-        return shown if isinstance(shown, HostsScreen) else shown.main
+        return self.shown.screen
 
     def on_mount(self) -> None:
         """Set the keys, start the timers and begin to read the machines."""
         self.set_keymap(self.settings.keys)
         self.set_interval(1.0, self._second)
-        if self.all_hosts is not None:
+        if self.shown.all_hosts is not None:
             self.set_interval(TICK, self._tick)
-        for machine in self.machines:
+        for machine in self.shown.machines:
             machine.listen()
 
     def on_ready(self) -> None:
@@ -140,17 +121,17 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
         # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
-        if self.view is not None:
-            self.view.is_ready = True
-            self.view.show()
+        if self.shown.view is not None:
+            self.shown.view.is_ready = True
+            self.shown.view.show()
         self._tick()
 
     def on_arrived(self, message: Arrived) -> None:
         """Show what comes from the open machine; keep what comes from others."""
-        content, machine = message.content, self._machine_of(message.feed)
+        content, machine = message.content, self.shown.machine_of(message.feed)
         if machine is None:
             return
-        view = self._view_of(machine)
+        view = self.shown.view_of(machine)
         if view is not None:
             self.silence = 0
         if isinstance(content, SourceError):
@@ -210,79 +191,62 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""
-        for machine in self.machines:
+        for machine in self.shown.machines:
             if machine.pass_second():
                 self._reconnect(machine)
-        self.shown.pass_second()
+        self.shown.current.pass_second()
         self._show_time()
-        if self.view is not None:
-            seconds = self.view.machine.seconds
-            pace = max(self._pace, (self.last_frame and self.last_frame.interval) or 0)
+        if self.shown.view is not None:
+            seconds = self.shown.view.machine.seconds
+            pace = max(self._pace, (self.shown.frame and self.shown.frame.interval) or 0)
             self.silence = seconds if seconds >= max(_LATE, _LATE * pace) else 0
 
     def _tick(self) -> None:
         """Let the screen of all hosts take in what has come; it draws only if it is shown."""
-        if self.all_hosts is not None:
-            self.all_hosts.tick(is_shown=self.shown is self.all_hosts)
-
-    def _machine_of(self, feed: Feed) -> WatchedMachine | None:
-        return next((machine for machine in self.machines if machine.feed is feed), None)
-
-    def _view_of(self, machine: WatchedMachine) -> MachineView | None:
-        """Return the view of a machine; None unless it is open."""
-        return self.view if self.view is not None and self.view.machine is machine else None
+        if self.shown.all_hosts is not None:
+            self.shown.all_hosts.tick(is_shown=self.shown.view is None)
 
     # From all machines to one, and back.
 
     async def _open_host(self, host: str, pid: int | None) -> None:
         """Open the screen of a host, and select a process there if `pid` is given."""
-        screen = self.all_hosts
-        assert screen is not None
-        screen.paused_for = None
-        machine = screen.hosts.open(host)
-        interval = screen.interval if screen.hosts.shares_interval else self.settings.interval
-        self._pace = interval
-        view = self.view = self._view(machine, interval)
+        view = self.shown.open(host, partial(self._view, leave=self.action_leave_host))
+        self._pace = view.interval
         self._begin_now()
         await self.push_screen(view.main)
         view.is_ready = True
         view.show()
-        if machine.ended:
+        if view.machine.ended:
             view.show_end()
         elif pid is not None:
             view.main.processes.select_pid(pid)
 
     def action_leave_host(self) -> None:
         """Go back to all hosts."""
-        view, screen = self.view, self.all_hosts
-        if view is None or screen is None:
-            return
-        self.view = None
-        self._begin_now()
-        while self.screen is not screen:
-            self.pop_screen()
-        screen.hosts.leave(view.machine)
-        if screen.hosts.shares_interval:
-            screen.interval = view.interval
-        screen.show()
+        if (screen := self.shown.leave()) is not None:
+            self._begin_now()
+            while self.screen is not screen:
+                self.pop_screen()
+            screen.show()
 
-    def _view(self, machine: WatchedMachine, interval: float) -> MachineView:
-        leave = None if self.all_hosts is None else self.action_leave_host
+    def _view(
+        self, machine: WatchedMachine, leave: Callable[[], None] | None = None
+    ) -> MachineView:
         main = MainScreen(self.settings, machine, leave, self._return_to_now)
-        return self.view_type(main, interval)
+        return self.view_type(main, self.settings.interval)
 
     # What keys do.
 
     def action_help(self) -> None:
         """Show the keys that work now, and how to read the screen."""
-        described, screen = partial(palette.described, self.settings), self._table_screen
+        described, screen = partial(palette.described, self.settings), self.shown.screen
         keys = [
             *(key for key in described(screen.BINDINGS) if screen.offers(key)),
             *(key for key in described(self.BINDINGS) if works(self, key)),
         ]
         elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
                      "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
-        if screen is self.all_hosts:
+        if screen is self.shown.all_hosts:
             of_host = described(MainScreen.BINDINGS)
             elsewhere = {"On the screen of a host": of_host, **elsewhere}
         self.push_screen(HelpScreen(keys, elsewhere))
@@ -292,64 +256,51 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("step", "skip"):
-            return self.view is not None and not isinstance(self.screen, ModalScreen)
+            return self.shown.view is not None and not isinstance(self.screen, ModalScreen)
         if action == "demo":
-            return self.all_hosts is None and not self.machines[0].is_remote
+            return self.shown.all_hosts is None and not self.shown.machines[0].is_remote
         if action == "leave_host":
-            return self.all_hosts is not None
+            return self.shown.all_hosts is not None
         if action == "login":
-            return self.view is not None and self.view.machine.link.state == "login"
+            return self.shown.view is not None and self.shown.view.machine.link.state == "login"
         return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and keep it for the next time."""
         self.theme = name
-        self._table_screen.save({"theme": name})
+        self.shown.screen.save({"theme": name})
 
     def action_next_theme(self) -> None:
         self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
 
     async def action_quit(self) -> None:
         """Leave one of several machines, or gputop."""
-        if self.all_hosts is not None and self.view is not None:
+        if self.shown.all_hosts is not None and self.shown.view is not None:
             self.action_leave_host()
         else:
             self.action_interrupt()
 
     def action_interrupt(self) -> None:
         """Leave gputop at once, whatever hangs."""
-        self.close_sources()
+        self.shown.close()
         self.exit()
-
-    @property
-    def last_frame(self) -> Frame | None:
-        """The frame that is shown; None if there is none."""
-        picture = None if self.view is None else self.view.picture
-        return picture and picture.frame
-
-    def close_sources(self) -> None:
-        """End the current sources, which may not be those that the app began with."""
-        if self.all_hosts is not None:
-            self.all_hosts.hosts.close()
-        else:
-            close_all([machine.feed.source for machine in self.machines])
 
     def action_pause(self) -> None:
         """Hold the picture, or return to now."""
         if not self._return_to_now():
-            self.shown.pause()
+            self.shown.current.pause()
             self._show_time()
 
     def _return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
-        if self.view is None or not self.view.return_to_now():
+        if self.shown.view is None or not self.shown.view.return_to_now():
             return False
         self.note = ""
         self._show_time()
         return True
 
     def _show_time(self) -> None:
-        self.instant = self.shown.words
+        self.instant = self.shown.current.words
 
     def _begin_now(self) -> None:
         """Clear the time and the silence, as another picture of now is shown."""
@@ -366,8 +317,8 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
         """Move in time, and show the note about it for a while."""
-        if self.view is not None:
-            self._say(move(self.view))
+        if self.shown.view is not None:
+            self._say(move(self.shown.view))
             self._show_time()
 
     def _say(self, note: str) -> None:
@@ -379,7 +330,7 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_interval(self, step: int) -> None:
         """Take the next longer or shorter interval."""
-        shown = self.shown
+        shown = self.shown.current
         longer = (seconds for seconds in _INTERVALS if seconds > shown.interval)
         shorter = (seconds for seconds in reversed(_INTERVALS) if seconds < shown.interval)
         shown.interval = next(longer if step > 0 else shorter, shown.interval)
@@ -388,39 +339,39 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def on_app_blur(self, event: AppBlur) -> None:
         """Ask for fewer frames while the focus is elsewhere, if the settings say so."""
-        self._set_pace(max(self.shown.interval, self.settings.unfocused))
+        self._set_pace(max(self.shown.current.interval, self.settings.unfocused))
 
     def on_app_focus(self) -> None:
-        self._set_pace(self.shown.interval)
-        if not self.shown.is_paused:
-            self.shown.refresh_values()
+        self._set_pace(self.shown.current.interval)
+        if not self.instant:  # neither a pause nor the past
+            self.shown.current.refresh_values()
 
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
-        for machine in self.machines:
+        for machine in self.shown.machines:
             machine.request(SetInterval(seconds))
 
     def action_refresh_now(self) -> None:
         """Ask for frames; connect again where that has failed, or where no agent answers."""
-        if self.view is None:
-            for machine in self.machines:
+        if self.shown.view is None:
+            for machine in self.shown.machines:
                 if machine.ended:
                     self._reconnect(machine)
         elif self.silence:
-            self.view.lose_signals()
+            self.shown.view.lose_signals()
             self.action_retry()
-        self.shown.refresh_values()
+        self.shown.current.refresh_values()
 
     def action_retry(self) -> None:
         """Reconnect to the machine: another agent loads the driver's library anew."""
-        if self.view is not None:
-            self._reconnect(self.view.machine)
+        if self.shown.view is not None:
+            self._reconnect(self.shown.view.machine)
 
     def _reconnect(self, machine: WatchedMachine) -> None:
-        if view := self._view_of(machine):
+        if view := self.shown.view_of(machine):
             self._begin_anew(view)
         machine.reconnect()
-        machine.request(SetInterval(self.shown.interval))
+        machine.request(SetInterval(self.shown.current.interval))
 
     def _begin_anew(self, view: MachineView) -> None:
         self._begin_now()
@@ -429,21 +380,21 @@ class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
 
     def action_demo(self) -> None:
         """Show the invented machine instead."""
-        if self.view is not None:
-            self.close_sources()
-            self._begin_anew(self.view)
-            machine = WatchedMachine(Feed(DemoSource(self.view.interval)), self.post_message)
-            self.view.main.attach(machine)
+        if self.shown.view is not None:
+            self.shown.close()
+            self._begin_anew(self.shown.view)
+            machine = WatchedMachine(Feed(DemoSource(self.shown.view.interval)), self.post_message)
+            self.shown.view.main.attach(machine)
             machine.listen()
 
     def action_login(self) -> None:
         """Log in to the open machine by hand."""
-        if self.view is not None:
-            self._login(self.view.machine.host)
+        if self.shown.view is not None:
+            self._login(self.shown.view.machine.host)
 
     def _login(self, host: str) -> None:
         """Suspend the screen for a login by hand, then connect."""
-        machine = next(machine for machine in self.machines if machine.host == host)
+        machine = next(machine for machine in self.shown.machines if machine.host == host)
         try:
             login = machine.login_command()
         except SourceError as error:

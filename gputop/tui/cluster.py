@@ -12,7 +12,7 @@ from textual.message import Message
 from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterState, NodePage
 from gputop.model.machine.text import duration, printable
 from gputop.settings import Session
-from gputop.sources.feed import Feed, close_all
+from gputop.sources.feed import Feed
 from gputop.tui.keys import following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.cluster import ClusterNote, ClusterSums, NodeColumns, cluster_facts
@@ -37,6 +37,7 @@ class ClusterHosts:
     ) -> None:
         """`post` takes messages to the app, from any thread."""
         self._settings, self._watch, self._post = settings, watch, post
+        self.interval = watch.interval
         self.machines: list[WatchedMachine] = []
         self._columns = NodeColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
@@ -132,8 +133,3 @@ class ClusterHosts:
     def refresh(self) -> None:
         """Ask the server for everything now."""
         self._watch.refresh()
-
-    def close(self) -> None:
-        """End all sources."""
-        self._watch.close()
-        close_all([machine.feed.source for machine in self.machines])

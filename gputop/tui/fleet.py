@@ -12,7 +12,6 @@ from gputop.model.fleet.host_row import ORDERS, HostOrder, ordered
 from gputop.model.processes.filter import FilterError
 from gputop.protocol.messages import Refresh
 from gputop.settings import Session
-from gputop.sources.feed import close_all
 from gputop.tui.keys import following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.panes.fleet import FleetColumns, FleetProcesses, FreeLine, fleet_facts
@@ -36,7 +35,7 @@ class FleetHosts:
     shares_interval = True
 
     def __init__(self, settings: Session, machines: Sequence[WatchedMachine]) -> None:
-        self.machines = list(machines)
+        self.machines, self.interval = list(machines), settings.interval
         self._columns = FleetColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, _MOST_NAME, id="hosts")
         self._free = FreeLine(id="free")
@@ -105,7 +104,3 @@ class FleetHosts:
         for machine in self.machines:
             if not machine.ended:
                 machine.request(Refresh())
-
-    def close(self) -> None:
-        """End all sources."""
-        close_all([machine.feed.source for machine in self.machines])

@@ -45,7 +45,7 @@ class HostsScreen(TableScreen):
         to a host by hand."""
         super().__init__(settings)
         self.hosts, self._open_host, self._login = hosts, open_host, login
-        self.interval = settings.interval
+        self.interval = hosts.interval
         """Seconds between two looks at all hosts."""
         self._note = "read only" if settings.readonly else ""
         """What the heading says when it has no passing note."""
@@ -86,11 +86,6 @@ class HostsScreen(TableScreen):
     # What is shown: now, or a pause.
 
     @property
-    def is_paused(self) -> bool:
-        """Whether the picture stands still."""
-        return self.paused_for is not None
-
-    @property
     def words(self) -> str:
         """How the heading names the pause; empty for now."""
         return "" if self.paused_for is None else paused(self.paused_for)
@@ -110,7 +105,7 @@ class HostsScreen(TableScreen):
 
     def tick(self, is_shown: bool) -> None:
         """Take in what has come, and show it when it is time, unless the picture is held."""
-        if self.hosts.receive() and is_shown and not self.is_paused:
+        if self.hosts.receive() and is_shown and self.paused_for is None:
             self.show()
 
     def show(self) -> None:

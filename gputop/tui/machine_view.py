@@ -69,11 +69,6 @@ class MachineView:
         return f"PAST -{duration(age)}" if isinstance(instant, PastInstant) else paused(int(age))
 
     @property
-    def is_paused(self) -> bool:
-        """Whether the picture stands still."""
-        return isinstance(self.instant, Paused)
-
-    @property
     def _playback(self) -> Playback | None:
         return self.instant.playback if isinstance(self.instant, PastInstant) else None
 
@@ -102,7 +97,7 @@ class MachineView:
 
     def pause(self) -> None:
         """Hold the picture of now, or go on."""
-        self.instant = None if self.is_paused else self._pause()
+        self.instant = None if isinstance(self.instant, Paused) else self._pause()
         self.show()
 
     def pass_second(self) -> None:

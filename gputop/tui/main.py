@@ -15,7 +15,7 @@ from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
-from gputop.protocol.messages import Probe, Reply, Request, Signal
+from gputop.protocol.messages import Probe, Reply, Signal
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import PanesDialog
@@ -96,10 +96,6 @@ class MainScreen(TableScreen):
         self.machine = machine
         machine.on_said = self._on_said
         self.marks.watch(machine.marks, machine.ask_about_marks)
-
-    def _request(self, request: Request, *receivers: ReplyReceiver) -> None:
-        """Send a request to the current machine's agent; replies go to the `receivers`."""
-        self.machine.request(request, *receivers)
 
     def compose(self) -> ComposeResult:
         yield Heading(self._note, self.settings.thresholds, id="heading")
@@ -311,7 +307,8 @@ class MainScreen(TableScreen):
         if row is None or self._shown is None:
             return
         key, readonly = self._shown.frame.key(row.process), self.settings.readonly
-        page = ProcessScreen(key, self._request, self._ask_to_signal, at_environment, readonly)
+        request = self.machine.request
+        page = ProcessScreen(key, request, self._ask_to_signal, at_environment, readonly)
         self._open(page)
 
     def on_process_table_opened(self) -> None:
@@ -398,7 +395,7 @@ class MainScreen(TableScreen):
 
     def _probe(self, probe: Probe) -> None:
         """Ask the CUDA driver; what processes call their GPUs depends on its answer, too."""
-        self._request(probe, self._receive_probed)
+        self.machine.request(probe, self._receive_probed)
 
     def _receive_probed(self, reply: Reply) -> None:
         self.mapping.state.handle(reply)
@@ -463,7 +460,7 @@ class MainScreen(TableScreen):
 
     def _send(self, order: Signal, receiver: ReplyReceiver) -> None:
         """Send signals; the table takes their verdicts even after their dialog is closed."""
-        self._request(order, receiver, self._receive_verdicts)
+        self.machine.request(order, receiver, self._receive_verdicts)
 
     def _receive_verdicts(self, reply: Reply) -> None:
         if self.is_attached:

@@ -115,8 +115,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
 
     @property
     def replay(self) -> ReplayView:
-        assert isinstance(self.view, ReplayView)
-        return self.view
+        assert isinstance(self.shown.view, ReplayView)
+        return self.shown.view
 
     def on_mount(self) -> None:
         self._ticks = self.set_interval(_TICK, self._on_tick, pause=True)

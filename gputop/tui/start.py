@@ -50,8 +50,8 @@ def run(
     try:
         status = terminal_app.run(app, settings.mouse, driver)
     finally:
-        app.close_sources()
-    return status, app.last_frame
+        app.shown.close()
+    return status, app.shown.frame
 
 
 def view(door: int, size: tuple[int, int], hosts: Sequence[str], session: Session) -> int:

@@ -74,7 +74,8 @@ async def watched(
         try:
             yield Clusterful(app, pilot)
         finally:
-            app.close_sources()
+            app.shown.close()
+            watch.close()
 
 
 async def test_the_cluster_at_a_glance(server: Prometheus) -> None:
@@ -126,7 +127,7 @@ async def test_the_keys_of_a_cluster_are_those_that_do_something(server: Prometh
         await cluster.press("question_mark")
         here = cluster.text.partition("On the screen of a host")[0]
         assert "Order of hosts, or processes" in here
-        for words in ("Log in to this host by hand", "All, my own", "Scroll the command"):
+        for words in ("Log in to this host by hand", "All, my own", "host:node3"):
             assert words not in here
 
 
@@ -161,10 +162,13 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         await cluster.until(lambda: "H200" in cluster.text)
         assert "from Prometheus (its name is none for ssh)" in cluster.lines[0]
         assert "hung!:9835 · 2 GPUs" in cluster.lines[0]
+        assert cluster.lines[0].endswith(" 1s ")
+        await cluster.press("plus")
+        assert cluster.lines[0].endswith(" 2s ")
         assert "users unknown" in cluster.lines[0]
         assert " free" not in cluster.text
         assert "not listed" in cluster.text
-        machine = cluster.app.machines[0]
+        machine = cluster.app.shown.machines[0]
         await cluster.until(lambda: len(machine.history.times) > 50)
         assert "Prometheus does not tell which processes are on the GPUs" in cluster.text
         await cluster.press("H")
@@ -172,7 +176,7 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         await cluster.press("q")
         await cluster.press("q")
         assert isinstance(cluster.app.screen, HostsScreen)
-        assert cluster.app.machines == []
+        assert cluster.app.shown.machines == []
         await cluster.until(lambda: "every 10s" in cluster.lines[0])
         await cluster.press("up", "enter")
         await cluster.until(lambda: "knows of no GPUs of dead:9835" in cluster.text)

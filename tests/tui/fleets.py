@@ -71,7 +71,7 @@ class Fleetful(Screenful):
 
     def machine_of(self, host: str) -> WatchedMachine:
         """One of the machines."""
-        return next(machine for machine in self.app.machines if machine.host == host)
+        return next(machine for machine in self.app.shown.machines if machine.host == host)
 
     async def tell(self, host: str, told: Frame | SourceError, link: Link = UP) -> None:
         """Let a host send a frame, or break; its link is as it is then."""
@@ -124,4 +124,4 @@ async def watched(
         try:
             yield fleet
         finally:
-            app.close_sources()
+            app.shown.close()

@@ -63,7 +63,7 @@ async def replayed(
         try:
             yield screen
         finally:
-            app.close_sources()
+            app.shown.close()
 
 
 async def settled(screen: Screenful) -> None:

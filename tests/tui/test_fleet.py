@@ -281,6 +281,16 @@ async def test_interval_and_refresh_are_for_all() -> None:
         assert fleet.sources["node3"].reconnects == 1
 
 
+async def test_the_interval_of_a_host_is_that_of_all() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("plus", "home", "enter")
+        assert fleet.lines[0].endswith(" 2s ")
+        await fleet.press("plus", "q")
+        assert fleet.lines[0].endswith(" 5s ")
+        assert fleet.sources["node3"].requests[-1] == SetInterval(5.0)
+
+
 async def test_hosts_in_another_order() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)

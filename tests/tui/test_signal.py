@@ -39,7 +39,7 @@ def reply(order: Signal, verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
 
 async def answer(screen: Screenful, outcome: Any = "alive", **more: Any) -> None:
     """What the agent says of every target of the last order; the processes are as they were."""
-    frame, order = screen.app.last_frame, orders(screen)[-1]
+    frame, order = screen.app.shown.frame, orders(screen)[-1]
     assert frame is not None
     said = tuple(
         Verdict(order=order.id, process=target.process, signal=order.number,
@@ -366,7 +366,7 @@ async def test_a_frame_without_gpus_and_the_end_of_an_agent_before_anything_was_
         assert "Send" not in screen.text
         await screen.press("tab", "enter")
         assert len(orders(screen)) == 1
-        screen.app.close_sources()
+        screen.app.shown.close()
 
 
 async def test_readonly_answers_the_key_and_signals_nothing() -> None:
