@@ -25,6 +25,9 @@ from gputop.tui.table_screen import TableScreen
 _SLACK = 4
 """Lines that the processes may leave empty: the hosts above do not move for every change."""
 
+_OF_A_MACHINE = ("step", "skip")
+"""Actions of the app that need a past, which only a machine that is open has."""
+
 
 class HostsScreen(TableScreen):
     """All hosts at a glance. Actions on a machine are on its own screen."""
@@ -118,7 +121,8 @@ class HostsScreen(TableScreen):
     # What keys do.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in self.hosts.lacks and super().check_action(action, parameters)
+        is_here = action not in self.hosts.lacks and action not in _OF_A_MACHINE
+        return is_here and super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
         states = [machine.link.state for machine in self.hosts.machines]

@@ -23,6 +23,7 @@ from gputop.tui.pages.help import HelpScreen, names_of
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal.key_queue import keyed
 
@@ -54,7 +55,7 @@ def system_commands(
         if (binding.id or "").startswith("pid."):
             continue  # a digit is typed
         owner: DOMNode = app if binding.action.startswith("app.") else screen
-        if not owner.check_action(binding.action.removeprefix("app."), ()):
+        if not works(owner, binding):
             continue  # the line of keys leaves it out, too
         words = _ALSO.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)

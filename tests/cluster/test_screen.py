@@ -122,6 +122,8 @@ async def test_the_keys_of_a_cluster_are_those_that_do_something(server: Prometh
     async with watched(server.url) as cluster:
         await cluster.until(lambda: "hung!" in cluster.hosts)
         assert " Enter open  / filter  s sort  ? help  q quit  p pause" in cluster.lines[-1]
+        titles = [c.title for c in cluster.app.get_system_commands(cluster.app.screen)]
+        assert not any("scroll" in title or "step" in title for title in titles)
         await cluster.press("L", "u", "f9")
         assert "to signal" not in cluster.text
         await cluster.press("question_mark")

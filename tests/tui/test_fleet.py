@@ -361,6 +361,20 @@ async def test_the_keys_of_a_fleet_are_those_that_do_something() -> None:
         assert "Try a CUDA_VISIBLE_DEVICES" in elsewhere
 
 
+def palette_of(fleet: Fleetful) -> str:
+    """The titles of all actions that the palette has for the screen."""
+    return "\n".join(c.title for c in fleet.app.get_system_commands(fleet.app.screen))
+
+
+async def test_the_palette_of_a_fleet_has_what_does_something() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        assert "scroll left" in palette_of(fleet)
+        assert "step back" not in palette_of(fleet)
+        await fleet.press("down", "enter")
+        assert "step back" in palette_of(fleet)
+
+
 async def test_the_keys_of_a_host_are_those_of_its_machine() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gputop.model.machine.frame import Problem
-from gputop.tui.panes.heading import PageKeys, key_words
+from gputop.tui.panes.heading import PageKeys, key_words, works
 
 
 class ProblemScreen(Screen[None]):
@@ -34,15 +34,8 @@ class ProblemScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._content, id="problem")
-        yield PageKeys([*key_words(self._usable), ("?", "help"), ("q", "quit")])
-
-    @property
-    def _usable(self) -> Iterator[BindingType]:
-        """The bindings that do something for this machine."""
-        for binding in self.BINDINGS:
-            action = binding.action if isinstance(binding, Binding) else ""
-            if self.app.check_action(action.removeprefix("app."), ()):
-                yield binding
+        own = (b for b in self.BINDINGS if isinstance(b, Binding) and works(self.app, b))
+        yield PageKeys([*key_words(own), ("?", "help"), ("q", "quit")])
 
     def show_problem(self, host: str, problem: Problem, tries: bool) -> None:
         """Show a problem; a screen that is not made yet shows it later. `tries`: whether gputop

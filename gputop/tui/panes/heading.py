@@ -188,7 +188,7 @@ def described_key(
 
 def works(node: DOMNode, binding: Binding) -> bool:
     """Return whether a key of a screen or of the app does something there now."""
-    return bool(node.check_action(binding.action.partition("(")[0], ()))
+    return bool(node.check_action(binding.action.removeprefix("app.").partition("(")[0], ()))
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
