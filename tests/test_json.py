@@ -391,7 +391,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "topology",
         "problem",
         "demo",
-        "told_by",
+        "reported_by",
     }
     more = "minor sm_clock_max accounting_mode persistence_mode display_active compute_mode"
     more += " ecc_uncorrected"

@@ -28,7 +28,7 @@ from gputop.output import write
 from gputop.protocol.messages import Checks
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.opening import open_source
-from gputop.sources.source import Source, is_poor
+from gputop.sources.source import Source, is_smi_only
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import CONNECTION, SshSource
 
@@ -92,12 +92,12 @@ class _Examined(NamedTuple):
     frames: list[Frame]
     installed: tuple[Finding, ...]
     """The agent's checks of what is installed, and of the connection to another machine."""
-    is_poor: bool
+    is_smi_only: bool
     """Whether nvidia-smi alone answered, without an agent."""
 
     @property
     def checks(self) -> tuple[Finding, ...]:
-        return (*frame_checks(self.frames, self.is_poor), *self.installed)
+        return (*frame_checks(self.frames, self.is_smi_only), *self.installed)
 
 
 def _report(path: str, examined: _Examined, whole: bool) -> int:
@@ -126,7 +126,9 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
         with closing(opened()) as source:
             for frame in _frames(source):
                 frames.append(frame)
-            return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
+            return _Examined(
+                frames, _installed(source, frames, options.python), is_smi_only(source)
+            )
     except (DriverError, SourceError) as error:
         problem = Problem(
             code="not_answering",
@@ -136,7 +138,7 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
     with closing(opened(driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
-        return _Examined(frames, _installed(source, frames, options.python), is_poor(source))
+        return _Examined(frames, _installed(source, frames, options.python), is_smi_only(source))
 
 
 def _frames(source: Source) -> Iterator[Frame]:
@@ -149,12 +151,12 @@ def _frames(source: Source) -> Iterator[Frame]:
 
 def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Finding, ...]:
     """Return the agent's checks, and that of the connection to another machine. SourceError."""
-    way = source.way if isinstance(source, SshSource) else None
-    if is_poor(source):
-        return (way,) if way else ()  # there is no agent to ask
+    link = source.link_finding if isinstance(source, SshSource) else None
+    if is_smi_only(source):
+        return (link,) if link else ()  # there is no agent to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
     checks = ask(source, request, _CHECKS_TIMEOUT).checks
-    return (way, *checks) if way else checks
+    return (link, *checks) if link else checks
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:

@@ -26,7 +26,7 @@ from gputop.model.cuda.inventory import (
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.cuda.mapping_query import MappingQuery, MappingResult, judge, read_line, result_of
 from gputop.model.cuda.pasted.reading import Pasted
-from gputop.model.cuda.probe import ProbeVerdict
+from gputop.model.cuda.probe import ProbeResult
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import NAME, ORDER, Environ
 from gputop.model.machine.finding import Finding
@@ -197,23 +197,23 @@ def _of_text(
         probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
         result = result_of(asked, order, inventory, probed)
     advice = (*advice, *judge(result, inventory.usage))
-    missed, verdict = bool(result.missed), _verdict(result)
-    return MappingReport(result.mapping, advice, None, result.unknown, missed, verdict)
+    asks_for_hidden, answer = bool(result.request_advice), _probe_result(result)
+    return MappingReport(result.mapping, advice, None, result.unknown, asks_for_hidden, answer)
 
 
 def _status(report: MappingReport, layers: Layers) -> int:
     if report.unknown is not None:
         return 2
     raises = any(layer.selection.raises for layer in selected(report.mapping, layers))
-    return 1 if report.mapping.count == 0 or raises or report.missed else 0
+    return 1 if report.mapping.count == 0 or raises or report.asks_for_hidden else 0
 
 
-def _verdict(result: MappingResult) -> ProbeVerdict | None:
-    """Return the driver's verdict, with a note if its order is not the expected one."""
-    verdict, surprise = result.verdict, result.surprise
-    if verdict is None or surprise is None:
-        return verdict
-    return ProbeVerdict(True, f"{verdict.reason}, against expectation: {surprise.reason}")
+def _probe_result(result: MappingResult) -> ProbeResult | None:
+    """Return the driver's answer, with a note if its order is not the expected one."""
+    answer, contradiction = result.probe_result, result.contradiction
+    if answer is None or contradiction is None:
+        return answer
+    return ProbeResult(True, f"{answer.reason}, against expectation: {contradiction.reason}")
 
 
 def _is_elsewhere(options: argparse.Namespace) -> bool:

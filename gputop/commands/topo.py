@@ -11,7 +11,7 @@ from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import TIMEOUT, readable_frame
 from gputop.sources.opening import BRIEF, open_source
-from gputop.sources.source import REFUSED, is_poor
+from gputop.sources.source import REFUSED, is_smi_only
 from gputop.sources.ssh.names import HostName
 
 _INTERVAL = 0.2
@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
         with closing(open_source(host, _INTERVAL, demo=options.demo, less=(BRIEF,))) as source:
             frame = readable_frame(
                 source,
-                lambda frame: is_poor(source) or None not in (frame.links, frame.topology),
+                lambda frame: is_smi_only(source) or None not in (frame.links, frame.topology),
             )
-            if is_poor(source):
+            if is_smi_only(source):
                 raise SourceError(REFUSED)
             text = f"{topology_json(frame)}\n" if options.json else topology_text(frame)
             return text, 0

@@ -47,7 +47,7 @@ from gputop.model.cuda.frameworks import (
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import bus_id, hidden_by_reason, unnamed
-from gputop.model.cuda.probe import ProbeVerdict
+from gputop.model.cuda.probe import ProbeResult
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.cuda.tf_log import TfLog, physical
 from gputop.model.machine.finding import Finding, has_error
@@ -65,9 +65,9 @@ class MappingReport(NamedTuple):
     """The process that has these variables; None: they were given."""
     unknown: str | None = None
     """Why nothing is claimed of a line; None: the mapping is known."""
-    missed: bool = False
+    asks_for_hidden: bool = False
     """Whether the program asks for GPUs that it does not see."""
-    verdict: ProbeVerdict | None = None
+    probe_result: ProbeResult | None = None
     """The CUDA driver's own answer, if it was asked."""
 
 
@@ -93,8 +93,8 @@ def mapping_json(
         result["layers"] = layers_json(mapping, inventory, layers)
     if report.process is not None:
         result["process"] = _process(report.process)
-    if report.verdict is not None:
-        result["verified"] = msgspec.to_builtins(report.verdict)
+    if report.probe_result is not None:
+        result["verified"] = msgspec.to_builtins(report.probe_result)
     return json.dumps(result)
 
 
@@ -134,12 +134,12 @@ def mapping_text(
     report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
     """Return the answer for people, with a line break at its end."""
-    mapping, process, verdict = report.mapping, report.process, report.verdict
+    mapping, process, probe_result = report.mapping, report.process, report.probe_result
     said = [f"{advised.level}: {advised.text}" for advised in report.advice]
     if report.unknown is not None:
         return "".join(f"{printable(line, 600)}\n" for line in (report.unknown, *said))
     lines = [*(_head(mapping) if process is None else process.reasoning())]
-    lines += [verdict.reason] if verdict else []
+    lines += [probe_result.reason] if probe_result else []
     lines += _table(mapping, inventory, framework)
     lines += layer_lines(mapping, inventory, layers)
     lines += [entry.message for entry in mapping.entries if entry.outcome in ENDS]

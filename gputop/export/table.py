@@ -12,7 +12,7 @@ from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
-from gputop.model.machine.limits import limits, nobody
+from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import count_of_users
 from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
 from gputop.model.metrics.gpu import GPU
@@ -155,7 +155,7 @@ def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None) -> list[str]:
 def _process_table(frame: Frame, idle_after: float) -> str:
     rows = process_rows.rows(frame)
     if not rows:
-        return nobody(frame)
+        return no_process_text(frame)
     extra = [COLUMNS[id_] for id_ in _WHERE_KNOWN if any(map(COLUMNS[id_].read, rows))]
     always = PROCESS.keys() - {"command", *_WHERE_KNOWN}
     metrics = [metric for metric in PROCESS.values() if metric.id in always] + extra

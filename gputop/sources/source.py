@@ -77,6 +77,6 @@ class Source(ABC):
         """End at once, whatever hangs. From any thread, more than once."""
 
 
-def is_poor(source: Source) -> bool:
+def is_smi_only(source: Source) -> bool:
     """Return whether only nvidia-smi and /proc are read, so that requests are not answered."""
-    return source.link is not None and source.link.how == "poor"
+    return source.link is not None and source.link.kind == "nvidia-smi"

@@ -157,9 +157,9 @@ class WatchedMachine:
     def limit(self) -> str:
         """What limits the view of this machine; empty if nothing does."""
         link = self.link
-        if link.how == "prometheus":
+        if link.kind == "prometheus":
             return f"from Prometheus ({link.words})"
-        return "nvidia-smi only" if link.how == "poor" else ""
+        return "nvidia-smi only" if link.kind == "nvidia-smi" else ""
 
     @property
     def state(self) -> HostState:

@@ -31,7 +31,7 @@ class Arrived(Message):
         if not isinstance(message, Arrived) or message.feed is not self.feed:
             return False
         is_newer = isinstance(message.content, Frame)
-        return is_newer and isinstance(self.content, Frame) and self.content.told_by is None
+        return is_newer and isinstance(self.content, Frame) and self.content.reported_by is None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model.health.activity import FEWEST, WINDOW, WORDS, Recent, verdict
+from gputop.model.health.activity import FEWEST, WINDOW, WORDS, ActivityWindow, verdict
 from gputop.model.machine.sections import Activity
 
 
@@ -94,11 +94,11 @@ def test_every_verdict_is_short_and_explained() -> None:
 
 
 def test_only_the_window_counts() -> None:
-    recent = Recent()
+    recent = ActivityWindow()
     busy, idle = looks(tensor=0.5)[0], looks(sm=0.0, graphics=0.0)[0]
-    said = [recent.judged(busy, None, float(now)) for now in range(5)]
+    said = [recent.with_verdict(busy, None, float(now)) for now in range(5)]
     assert [verdict and verdict.verdict for verdict in said] == [None, None, *["compute-bound"] * 3]
-    at_end = [recent.judged(idle, None, 5.0 + now) for now in range(int(WINDOW) + 1)]
+    at_end = [recent.with_verdict(idle, None, 5.0 + now) for now in range(int(WINDOW) + 1)]
     assert at_end[-1]
     assert at_end[-1].verdict == "idle"
     assert at_end[10]
@@ -106,16 +106,16 @@ def test_only_the_window_counts() -> None:
 
 
 def test_seldom_looks_are_kept_for_longer() -> None:
-    recent = Recent()
-    said = [recent.judged(looks()[0], None, now * 60.0) for now in range(4)]
+    recent = ActivityWindow()
+    said = [recent.with_verdict(looks()[0], None, now * 60.0) for now in range(4)]
     assert [verdict and verdict.verdict for verdict in said] == [None, None, "busy", "busy"]
 
 
 def test_a_look_keeps_its_values_and_utilization_is_none_of_them() -> None:
-    recent, plain = Recent(), Recent()
+    recent, plain = ActivityWindow(), ActivityWindow()
     for now in range(3):
-        judged = recent.judged(Activity(sm=0.5, dram=0.2), 0.9, float(now))
-        other = plain.judged(None, 0.9, float(now))
+        judged = recent.with_verdict(Activity(sm=0.5, dram=0.2), 0.9, float(now))
+        other = plain.with_verdict(None, 0.9, float(now))
     assert judged == Activity(sm=0.5, dram=0.2, verdict="busy")
     assert other == Activity(verdict="busy (by UTIL)")
-    assert Recent().judged(None, None, 0.0) is None
+    assert ActivityWindow().with_verdict(None, None, 0.0) is None

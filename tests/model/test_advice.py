@@ -18,7 +18,7 @@ from gputop.model.cuda.advice import (
 )
 from gputop.model.cuda.enumeration import CudaDevice, MigInstance
 from gputop.model.cuda.frameworks import FRAMEWORKS, Framework, device_name
-from gputop.model.cuda.inventory import Usage
+from gputop.model.cuda.inventory import DeviceUse
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.pasted.reading import read_pasted
 from gputop.model.cuda.process_mapping import process_mapping
@@ -178,7 +178,11 @@ def test_mig_limits() -> None:
 
 
 def test_the_chosen_gpus_and_their_users() -> None:
-    usage = {0: Usage(100, 2, ("bob", "eve")), 1: Usage(100, 60, ("bob",)), 2: Usage(100, 1)}
+    usage = {
+        0: DeviceUse(100, 2, ("bob", "eve")),
+        1: DeviceUse(100, 60, ("bob",)),
+        2: DeviceUse(100, 1),
+    }
     found = advise(resolve("2,1,0", h100(4)), usage)
     assert [(advice.code, advice.text) for advice in found] == [
         ("gpu-full", "GPU 2 (cuda:0) is full."),

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu, Listing
-from gputop.model.machine.limits import is_unified, limits, nobody
+from gputop.model.machine.limits import is_unified, limits, no_process_text
 from gputop.model.machine.sections import Identity
 from tests import builders
 
@@ -34,7 +34,7 @@ def gpu(capability: str = "9.0", virtualization: str | None = None, **values: An
 )
 def test_an_empty_list_says_nothing_before_it_is_read(listing: Listing, words: str) -> None:
     gpus = (builders.gpu(0), builders.gpu(1, listed=listing))
-    assert nobody(Frame(host=Host(name="node"), time=0.0, gpus=gpus)) == words
+    assert no_process_text(Frame(host=Host(name="node"), time=0.0, gpus=gpus)) == words
     assert gpus[1].tells_processes is (listing == "all")
 
 

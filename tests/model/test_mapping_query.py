@@ -68,7 +68,12 @@ def probed(value: str | None, order: str | None, *at: int) -> Probed:
 
 def test_a_value_is_not_a_line() -> None:
     found = ask("2,1")
-    assert (indices(found), found.is_line, found.said, found.verdict) == ([2, 1], False, (), None)
+    assert (indices(found), found.is_line, found.line_advice, found.probe_result) == (
+        [2, 1],
+        False,
+        (),
+        None,
+    )
 
 
 def test_a_line_sets_both_variables() -> None:
@@ -100,14 +105,14 @@ def test_a_line_that_sets_nothing_leaves_it_unset() -> None:
 )
 def test_what_the_rest_of_the_line_asks_for(program: str, missing: list[str]) -> None:
     found = ask(f"CUDA_VISIBLE_DEVICES=1,2 {program}")
-    said = [hint.text.split(" does not exist")[0].split(" ")[-1] for hint in found.missed]
+    said = [hint.text.split(" does not exist")[0].split(" ")[-1] for hint in found.request_advice]
     assert said == missing
 
 
 def test_a_device_that_is_asked_for_by_itself() -> None:
     found = ask("1,2", layers=Layers(device="cuda:2"))
     assert ids(found) == ["request-out-of-visible"]
-    assert "For physical GPU 2 use cuda:1" in found.missed[0].text
+    assert "For physical GPU 2 use cuda:1" in found.request_advice[0].text
     assert ids(ask("1,2", layers=Layers(device="cuda:1"))) == []
 
 
@@ -118,7 +123,7 @@ def test_the_order_of_advice() -> None:
     full = h200(1, memory_used=139 * GIB, memory_free=GIB)
     machine = frame([h200(0), full], [process(7, on=1, gpu_uuid=UUIDS[1], user="bob")])
     found = ask("CUDA_VISIBLE_DEVICES =1,9 python --device cuda:5", machine)
-    assert found.said[0].code == "shell-space-before-equals"
+    assert found.line_advice[0].code == "shell-space-before-equals"
     found = ask("CUDA_VISIBLE_DEVICES=1,9 python --device cuda:5", machine)
     advice = judge(found, frame_inventory(machine).usage)
     assert [hint.code for hint in advice] == [
@@ -178,18 +183,20 @@ def test_the_driver_agrees_or_not() -> None:
     machine = frame(FOUR.gpus, ())
     inventory = frame_inventory(machine)
     answers = (good, bad)
-    agreed = mapping_result(MappingQuery("2,1", None), inventory, answers).verdict
+    agreed = mapping_result(MappingQuery("2,1", None), inventory, answers).probe_result
     assert agreed is not None
     assert agreed.ok is True
-    differs = mapping_result(MappingQuery("2,0", None), inventory, answers).verdict
+    differs = mapping_result(MappingQuery("2,0", None), inventory, answers).probe_result
     assert differs is not None
     assert differs.ok is False
     assert "cuda:0 is GPU 1" in differs.reason
-    assert mapping_result(MappingQuery("2,1", "PCI_BUS_ID"), inventory, answers).verdict is None
+    assert (
+        mapping_result(MappingQuery("2,1", "PCI_BUS_ID"), inventory, answers).probe_result is None
+    )
     failed = Probed(None, "there is no libcuda.so.1", "0", None)
-    verdict = mapping_result(MappingQuery("0", None), inventory, (failed,)).verdict
-    assert verdict is not None
-    assert "there is no libcuda.so.1" in verdict.reason
+    probe_result = mapping_result(MappingQuery("0", None), inventory, (failed,)).probe_result
+    assert probe_result is not None
+    assert "there is no libcuda.so.1" in probe_result.reason
 
 
 def test_the_drivers_order_is_used() -> None:
@@ -205,12 +212,12 @@ def test_what_the_driver_says_may_be_a_surprise() -> None:
     answers = (probed(None, None, 1, 0, 2, 3), probed("0", None, 1), probed("2", None, 2))
     inventory = frame_inventory(FOUR)
     found = mapping_result(MappingQuery("0", None), inventory, answers)
-    assert found.verdict is not None
-    assert found.verdict.ok is True
-    assert found.surprise is not None
-    assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.surprise.reason
-    assert mapping_result(MappingQuery("2", None), inventory, answers).surprise is None
-    assert mapping_result(MappingQuery("3", None), inventory, answers).surprise is None
+    assert found.probe_result is not None
+    assert found.probe_result.ok is True
+    assert found.contradiction is not None
+    assert "cuda:0 is GPU 1, gputop expected GPU 0" in found.contradiction.reason
+    assert mapping_result(MappingQuery("2", None), inventory, answers).contradiction is None
+    assert mapping_result(MappingQuery("3", None), inventory, answers).contradiction is None
 
 
 # --- what is offered ---------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from gputop.model.machine.gpu import Listing
 from gputop.model.machine.summary import (
     by_instance,
     count_of_users,
-    only_display,
-    strangers,
+    count_without_user,
+    draws_only,
     users,
 )
 from tests.builders import frame, gpu, process
@@ -47,14 +47,14 @@ def test_where_processes_are_not_listed_nobody_is_counted(listing: Listing) -> N
     ("fields", "count"),
     [({}, 0), ({"user": None}, 1), ({"user": None, "type": "G"}, 0), ({"user": None, "on": 1}, 0)],
 )
-def test_strangers(fields: dict[str, Any], count: int) -> None:
+def test_processes_without_a_user(fields: dict[str, Any], count: int) -> None:
     now = frame([gpu(0), gpu(1)], [process(1, **fields)])
-    assert strangers(now, now.gpus[0]) == count
+    assert count_without_user(now, now.gpus[0]) == count
 
 
-def test_only_display() -> None:
+def test_draws_only() -> None:
     now = frame([gpu(0), gpu(1)], [process(1, type="G")])
-    assert [only_display(now, gpu) for gpu in now.gpus] == ["display", None]
+    assert [draws_only(now, gpu) for gpu in now.gpus] == [True, False]
 
 
 def test_processes_by_mig_device() -> None:

@@ -117,7 +117,7 @@ def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path:
             {(row.id, row.user, row.command) for row in frame.processes} for frame in (one, other)
         ]
         assert facts[0] == facts[1]
-        assert theirs.link.how == "carried"
+        assert theirs.link.kind == "carried"
     until(lambda: not sshd.processes(there), within=2)
 
 

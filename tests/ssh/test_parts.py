@@ -17,7 +17,7 @@ from gputop.sources.ssh.connection import AgentOptions, choice
 from gputop.sources.ssh.crowd import Heart, Wave
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.process import Allowance, failure
-from gputop.sources.ssh.source import ways_check
+from gputop.sources.ssh.source import link_check
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
 from tests.conftest import needed
 from tests.patience import Deadline, until
@@ -211,18 +211,18 @@ def test_an_allowance() -> None:
 
 def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     python = RemotePython("/usr/bin/python3", 12, "aarch64", (".abi3.so",))
-    installed = ways_check("installed", Remote("/usr/bin/gputop", SPOKEN, python))
+    installed = link_check("installed", Remote("/usr/bin/gputop", SPOKEN, python))
     assert (installed.level, installed.advice) == ("ok", "")
     assert "installed there answers (/usr/bin/gputop)" in installed.text
-    carried = ways_check("carried", Remote("gputop", Versions(7, 8), python))
+    carried = link_check("carried", Remote("gputop", Versions(7, 8), python))
     assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 2-2 (gputop): ")
     assert "memory of Python 3.12 (/usr/bin/python3)" in carried.text
     assert "does not fit that Python (aarch64)" in carried.text
-    assert "too old (x�[2J)" in ways_check("carried", Remote("x\x1b[2J", None, python)).text
-    poor = ways_check("poor", Remote(old_pythons=("python3", "/opt/python3.9")))
-    assert (poor.level, poor.advice) == ("warning", "install gputop or Python 3.10 there")
-    assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in poor.text
-    assert "no Python is found there: only nvidia-smi" in ways_check("poor", Remote()).text
+    assert "too old (x�[2J)" in link_check("carried", Remote("x\x1b[2J", None, python)).text
+    smi_only = link_check("nvidia-smi", Remote(old_pythons=("python3", "/opt/python3.9")))
+    assert (smi_only.level, smi_only.advice) == ("warning", "install gputop or Python 3.10 there")
+    assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in smi_only.text
+    assert "no Python is found there: only nvidia-smi" in link_check("nvidia-smi", Remote()).text
 
 
 def test_a_ping_that_raises_leaves_the_others_theirs() -> None:

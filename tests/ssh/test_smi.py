@@ -1,4 +1,4 @@
-"""The poor stream: a machine with neither gputop nor Python 3.10, by nvidia-smi and /proc."""
+"""A machine with neither gputop nor Python 3.10, by nvidia-smi and /proc."""
 
 from __future__ import annotations
 
@@ -339,9 +339,11 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
         frame = first_frame(opened)
         assert [gpu.mig_mode for gpu in frame.gpus] == [None] * 8
         assert frame.host.asked == "old"
-        assert opened.link[:3] == ("connected", "poor", WORDS)
-        assert opened.way
-        assert opened.way.text.startswith("gputop is not installed there, and no Python is found")
+        assert opened.link[:3] == ("connected", "nvidia-smi", WORDS)
+        assert opened.link_finding
+        assert opened.link_finding.text.startswith(
+            "gputop is not installed there, and no Python is found"
+        )
         with pytest.raises(SourceError, match="only nvidia-smi and /proc are read on this host"):
             ask(opened, Checks(), 20.0)
     until(lambda: not sshd.processes(host), within=2)

@@ -48,7 +48,7 @@ def test_an_installed_agent(sshd: Sshd, node: HostName) -> None:
         assert opened.link == Link()
         assert len(first_frame(opened).gpus) == 8
         link = opened.link
-        assert (link.state, link.how, link.words) == ("connected", "installed", "")
+        assert (link.state, link.kind, link.words) == ("connected", "installed", "")
         assert link.age is not None
         assert link.age < 5
         until(lambda: first_frame(opened) and opened.link.round_trip)

@@ -154,9 +154,9 @@ async def test_a_host_that_is_not_there_yet_says_what_it_waits_for() -> None:
 
 
 async def test_the_heading_says_what_a_host_has_not() -> None:
-    poor = Link("connected", "poor", age=0.1)
+    smi_only = Link("connected", "nvidia-smi", age=0.1)
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
-        await fleet.tell("node1", busy("node1"), poor)
+        await fleet.tell("node1", busy("node1"), smi_only)
         await fleet.press("home", "enter")
         assert isinstance(fleet.app.screen, MainScreen)
         assert "read only, nvidia-smi only  node1" in fleet.lines[0]

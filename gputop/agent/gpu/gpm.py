@@ -14,7 +14,7 @@ import pynvml
 
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.sections import Ask
-from gputop.model.health.activity import Recent
+from gputop.model.health.activity import ActivityWindow
 from gputop.model.machine.sections import Activity
 
 _EVERY = 0.95
@@ -84,12 +84,12 @@ class _Meter:
         self._refused = False
         self._due = 0.0
         self._latest: Activity | None = None
-        self._recent = Recent()
+        self._window = ActivityWindow()
 
     def read(self, gpu: Any, utilization: float | None, now: float) -> Activity | None:
         if now >= self._due:
             sample = None if gpu is None or self._refused else self._sample(gpu)
-            self._latest = self._recent.judged(sample, utilization, now)
+            self._latest = self._window.with_verdict(sample, utilization, now)
             self._due = now + _EVERY
         return self._latest
 

@@ -130,7 +130,7 @@ class ReservingWatch(Watch):
         """Return the GPUs to hold: those picked; if none, for the first in the queue any it can."""
         if pick.gpus or self._place is None or self._ahead:
             return pick.gpus or ()
-        return [gpu for gpu in pick.hoped or () if gpu.index not in pick.reasons]
+        return [gpu for gpu in pick.possible_later or () if gpu.index not in pick.reasons]
 
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the

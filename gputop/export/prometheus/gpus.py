@@ -10,7 +10,7 @@ from gputop.model.health.free import not_free
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.summary import strangers, users
+from gputop.model.machine.summary import count_without_user, users
 from gputop.model.metrics.gpu import GPU, SECTIONS
 
 _LABELS = {"index": "gpu", "name": "model"}
@@ -72,7 +72,7 @@ def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -
         processes = frame.compute_processes.get(gpu.uuid, ())
         count = len({process.pid for process in processes})
         out.add("gputop_gpu_processes", "Compute processes on the GPU", count, **labels)
-        if not strangers(frame, gpu):
+        if not count_without_user(frame, gpu):
             who = len(users(frame, gpu))
             out.add("gputop_gpu_users", "Users whose processes compute on the GPU", who, **labels)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gputop.model.cuda.entries import kind_of
 from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice, shown
 from gputop.model.cuda.evidence import HIDDEN, Evidence
-from gputop.model.cuda.inventory import Usage
+from gputop.model.cuda.inventory import DeviceUse
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.reach import DeviceSet
 from gputop.model.machine.environment import CONTAINER, NAME, Environ, is_misspelt
@@ -55,7 +55,10 @@ _STOPS: dict[str, _AdviceRow] = {
 
 
 def advise(
-    mapping: CudaMapping, usage: Mapping[int, Usage] | None = None, *, beside: Collection[int] = ()
+    mapping: CudaMapping,
+    usage: Mapping[int, DeviceUse] | None = None,
+    *,
+    beside: Collection[int] = (),
 ) -> tuple[Finding, ...]:
     """Return advice on a value. `usage` is by NVML index, without the process whose value it is;
     `beside` are the indices of the GPUs that this process uses."""
@@ -170,21 +173,21 @@ def _of_order(mapping: CudaMapping) -> Iterator[_AdviceRow]:
 
 
 def _of_gpus(
-    mapping: CudaMapping, usage: Mapping[int, Usage], beside: Collection[int]
+    mapping: CudaMapping, usage: Mapping[int, DeviceUse], beside: Collection[int]
 ) -> Iterator[_AdviceRow]:
     chosen = mapping.visible or ()
     largest = max((device.sms or 0 for device in chosen), default=0)
     for k, device in enumerate(chosen):
         if device.instance is None:  # a MIG device's own share is not known
             also = "also " * (device.index in beside)
-            used = usage.get(device.index, Usage())
+            used = usage.get(device.index, DeviceUse())
             yield from _of_usage(f"{device.label} (cuda:{k})", used, also)
         if device.sms is not None and device.sms < min(_TF_MIN_SMS, largest):
             text = f"TensorFlow ignores {device.label}: it has {device.sms} multiprocessors"
             yield "tf-skips-gpu", "info", f"{text} (TF_MIN_GPU_MULTIPROCESSOR_COUNT)."
 
 
-def _of_usage(name: str, used: Usage, also: str) -> Iterator[_AdviceRow]:
+def _of_usage(name: str, used: DeviceUse, also: str) -> Iterator[_AdviceRow]:
     by = f"{also}used by {' '.join(used.users)}" if used.users else ""
     total, free = used.memory_total, used.memory_free
     if total and free is not None and free < total * _FULL:

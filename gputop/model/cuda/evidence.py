@@ -13,7 +13,7 @@ import msgspec
 
 from gputop.model.cuda.enumeration import CudaDevice, DeviceId
 from gputop.model.cuda.mapping import Mapping
-from gputop.model.cuda.reach import DeviceSet, SeenProcess
+from gputop.model.cuda.reach import DeviceSet, ProcessView
 from gputop.model.machine.environment import RANKS
 
 EvidenceKind = Literal[
@@ -32,7 +32,7 @@ unknown       they do not settle which GPU is which
 """
 
 HIDDEN = "its variables hide"
-_GREEDY = {"tensorflow": "TensorFlow", "jax": "JAX"}
+_ON_EVERY_GPU = {"tensorflow": "TensorFlow", "jax": "JAX"}
 """Frameworks that create a context on every GPU that they see."""
 
 
@@ -56,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True):
         return self.kind in ("confirmed", "unused") or (self.kind == "unread" and bool(self.names))
 
 
-def weigh(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Evidence:
+def weigh(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Evidence:
     """Compare the GPUs on which the driver sees a process with the mapping that its variables give
     among the GPUs that it can reach (`inside`)."""
     used = process.used
@@ -85,7 +85,7 @@ def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
     return Evidence("contradicted", because, against="it should not reach")
 
 
-def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
+def _fitting(mapping: Mapping, process: ProcessView, where: str) -> Evidence:
     """Return the evidence if both agree. The program may still have hidden GPUs itself, unseen,
     whether its variables list several or leave all visible; no probe of them shows that."""
     sure = mapping.certainty in ("exact", "expected") and mapping.documented
@@ -101,25 +101,25 @@ def _fitting(mapping: Mapping, process: SeenProcess, where: str) -> Evidence:
         if f"cuda:{process.variables.get(rank)}" in called:
             because = f"{where}, which fits its {rank}={process.variables[rank]}."
             return Evidence("confirmed", because, names)
-    greedy = [_GREEDY[id_] for id_ in process.context.frameworks if id_ in _GREEDY]
-    if greedy:
+    on_every = [_ON_EVERY_GPU[id_] for id_ in process.context.frameworks if id_ in _ON_EVERY_GPU]
+    if on_every:
         because = (
-            f"{where} only. {greedy[0]} makes a context on every GPU that it sees: the program has"
-            " probably hidden the others itself."
+            f"{where} only. {on_every[0]} makes a context on every GPU that it sees: the program"
+            " has probably hidden the others itself."
         )
         return Evidence("ambiguous", because, _names(alone, used, "?"))
     because = f"{where}: it may have chosen that, or hidden the other GPUs itself."
     return Evidence("ambiguous", because, _names(visible, used, "?"))
 
 
-def inferred(guess: Mapping, process: SeenProcess, whose: str) -> Evidence:
+def inferred(guess: Mapping, process: ProcessView, whose: str) -> Evidence:
     """Name the GPUs by the variables of another process, which fit."""
     because = f"{_where(process.used)}, which fits the variables of {whose}."
     visible = [device.id for device in guess.visible or ()]
     return Evidence("inferred", because, _names(visible, [d.id for d in process.used], "?"))
 
 
-def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
+def only_device(inside: DeviceSet, process: ProcessView) -> Evidence:
     """Return the evidence if variables cannot be read; with one GPU only they do not matter."""
     used = process.used
     where = _where(used) if used else ""
@@ -128,7 +128,7 @@ def only_device(inside: DeviceSet, process: SeenProcess) -> Evidence:
         return _out_of_reach(inside, where)
     reached = [part.id for device in devices for part in device.parts()]
     only = len(reached) == 1 and reached == [device.id for device in used]
-    if only and not inside.beyond:
+    if only and not inside.has_unlisted:
         because = f"{where}, the only one that it can reach: any program calls that cuda:0."
         return Evidence("unread", because, ((used[0].id, "cuda:0"),))
     return Evidence("unread", f"{where}." if where else "")

@@ -22,7 +22,7 @@ _MOST_PARTS = 1 << 18
 """Lists and objects of a file: they take 20 times the memory of their brackets."""
 
 
-class Usage(msgspec.Struct, frozen=True):
+class DeviceUse(msgspec.Struct, frozen=True):
     """A GPU's memory in bytes (None: not known), and its users."""
 
     memory_total: int | None = None
@@ -36,14 +36,14 @@ class Inventory(msgspec.Struct, frozen=True):
     devices: tuple[CudaDevice, ...]
     driver_version: str | None = None
     cuda_order: tuple[int, ...] | None = None
-    usage: dict[int, Usage] = {}
+    usage: dict[int, DeviceUse] = {}
     """The usage of each GPU, by NVML index."""
     lost: tuple[int, ...] = ()
     """NVML indices of the GPUs that the driver can no longer reach."""
 
-    def usage_of(self, device: CudaDevice) -> Usage:
+    def usage_of(self, device: CudaDevice) -> DeviceUse:
         """Return the usage of a device; a MIG device's own share is not known."""
-        return Usage() if device.instance else self.usage.get(device.index, Usage())
+        return DeviceUse() if device.instance else self.usage.get(device.index, DeviceUse())
 
 
 class _DescribedGpu(Gpu, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class _DescribedMachine(msgspec.Struct):
 
     def inventory(self) -> Inventory:
         devices = tuple(_device(gpu) for gpu in self.gpus)
-        usage = {gpu.index: Usage(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
+        usage = {gpu.index: DeviceUse(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
         return Inventory(devices, self.driver_version, self.cuda_order, usage)
 
 
@@ -91,10 +91,10 @@ def frame_inventory(frame: Frame) -> Inventory:
     return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame), lost)
 
 
-def usage_of(frame: Frame) -> dict[int, Usage]:
+def usage_of(frame: Frame) -> dict[int, DeviceUse]:
     """Return the usage of the GPUs of a frame, by NVML index."""
     return {
-        gpu.index: Usage(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)))
+        gpu.index: DeviceUse(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)))
         for gpu in frame.gpus
     }
 

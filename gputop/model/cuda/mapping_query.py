@@ -14,12 +14,12 @@ from gputop.model.cuda.advice import advise, requests_advice
 from gputop.model.cuda.entries import ENDS, kind_of
 from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import Layers
-from gputop.model.cuda.inventory import Inventory, Usage
+from gputop.model.cuda.inventory import DeviceUse, Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import unknown_mapping
 from gputop.model.cuda.pasted.reading import Pasted, read_pasted
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
-from gputop.model.cuda.probe import ProbeVerdict, answer_to, compare, probed_order
+from gputop.model.cuda.probe import ProbeResult, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.finding import Finding, worst_first
@@ -50,15 +50,15 @@ class MappingResult(msgspec.Struct, frozen=True):
     """What the CUDA variables mean on a machine, whoever uses its GPUs."""
 
     mapping: CudaMapping
-    said: tuple[Finding, ...]
-    """Finding on the line itself, as a shell reads it."""
-    missed: tuple[Finding, ...]
-    """Finding on devices that are asked for and not visible."""
+    line_advice: tuple[Finding, ...]
+    """Findings on the line itself, as a shell reads it."""
+    request_advice: tuple[Finding, ...]
+    """Findings on devices that are asked for and not visible."""
     is_line: bool
     """Whether a whole line was asked about, not a value."""
-    verdict: ProbeVerdict | None
+    probe_result: ProbeResult | None
     """Whether the CUDA driver agrees; None: it was not asked about this."""
-    surprise: ProbeVerdict | None
+    contradiction: ProbeResult | None
     """How the answer differs from the mapping without the driver's order; None: it does not."""
     ranks: dict[int, str]
     """CUDA's number of each GPU, by NVML index; empty if that is not known."""
@@ -100,18 +100,19 @@ def result_of(
     unknown = None if line is None else line.unknown
     if unknown is not None:
         mapping = unknown_mapping(None, order, unknown)
-    said = answer_to(probed, value, order) if unknown is None else None
-    verdict = None if said is None else compare(mapping, said, devices)
-    guess = None if said is None else compare(mapped(value, None), said, devices)
-    surprise = guess if verdict and verdict.ok and guess and guess.ok is False else None
+    answer = answer_to(probed, value, order) if unknown is None else None
+    probe_result = None if answer is None else compare(mapping, answer, devices)
+    guess = None if answer is None else compare(mapped(value, None), answer, devices)
+    agrees = probe_result is not None and probe_result.ok is True
+    contradiction = guess if agrees and guess and guess.ok is False else None
     requests = (*(line.rest if line else ()), *requests)
     return MappingResult(
         mapping=mapping,
-        said=line.advice if line else (),
-        missed=requests_advice(requests, mapping) if any(requests) else (),
+        line_advice=line.advice if line else (),
+        request_advice=requests_advice(requests, mapping) if any(requests) else (),
         is_line=line is not None,
-        verdict=verdict,
-        surprise=surprise,
+        probe_result=probe_result,
+        contradiction=contradiction,
         ranks={d.index: str(k) for k, d in enumerate(whole.visible or ()) if not d.instance},
         exact=whole.certainty == "exact",
         unknown=unknown,
@@ -140,9 +141,9 @@ def read_line(query: MappingQuery) -> Pasted | None:
     return read_pasted(query.text, {k: v for k, v in own.items() if v is not None})
 
 
-def judge(result: MappingResult, usage: Mapping[int, Usage]) -> tuple[Finding, ...]:
+def judge(result: MappingResult, usage: Mapping[int, DeviceUse]) -> tuple[Finding, ...]:
     """Return the advice on the line, on the value and its GPUs, and on what is asked for."""
-    return (*result.said, *advise(result.mapping, usage), *result.missed)
+    return (*result.line_advice, *advise(result.mapping, usage), *result.request_advice)
 
 
 def by_level(advice: Sequence[Finding]) -> list[Finding]:

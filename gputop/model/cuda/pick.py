@@ -32,7 +32,7 @@ from gputop.model.health.free import ObjectionCode, count_of_free, objections
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, gpus_named
-from gputop.model.machine.summary import free_memory, strangers, users
+from gputop.model.machine.summary import count_without_user, free_memory, users
 from gputop.model.machine.text import GIB, percent, size
 from gputop.model.machine.topology import Links, connection
 
@@ -70,7 +70,7 @@ class GpuPick(msgspec.Struct, frozen=True):
     """The number of GPUs that fit the request."""
     free: int | None
     """The number of GPUs that are free, by `count_of_free`."""
-    hoped: tuple[Gpu, ...] | None
+    possible_later: tuple[Gpu, ...] | None
     """The pick if every GPU that may become free were free; None: waiting cannot help."""
     note: str | None
     """A sentence on what the caller's own CUDA_VISIBLE_DEVICES leaves."""
@@ -78,7 +78,7 @@ class GpuPick(msgspec.Struct, frozen=True):
     @property
     def possible(self) -> bool:
         """Whether waiting can help."""
-        return self.hoped is not None
+        return self.possible_later is not None
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -122,9 +122,9 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
             able.append(perhaps[-1])
         else:
             reasons[gpu.index] = refusal.text
-    hoped = _best(perhaps, wanted, frame.links)
+    possible_later = _best(perhaps, wanted, frame.links)
     best, free = _best(able, wanted, frame.links), count_of_free(frame)
-    return GpuPick(best, reasons, len(able), free, hoped, note)
+    return GpuPick(best, reasons, len(able), free, possible_later, note)
 
 
 def value_for(
@@ -257,7 +257,7 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
 
 
 def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _GpuCandidate:
-    occupied = bool(users(frame, gpu) or strangers(frame, gpu))
+    occupied = bool(users(frame, gpu) or count_without_user(frame, gpu))
     busy = 11 if peak is None else math.floor(peak * 10)
     return _GpuCandidate(gpu, (occupied, bool(gpu.display_active), busy))
 

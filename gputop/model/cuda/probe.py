@@ -12,28 +12,28 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.machine.probed import Probed, ProbedDevice
 
 
-class ProbeVerdict(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """Whether the driver agrees with a mapping; `ok` is None if that is not known."""
 
     ok: bool | None
     reason: str
 
 
-def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()) -> ProbeVerdict:
+def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()) -> ProbeResult:
     """Compare the driver's answer with the mapping of the same value and order.
 
     `devices` are the machine's, to name GPUs that the mapping does not have.
     """
     if probed.devices is None:
-        return ProbeVerdict(None, f"the driver could not be asked: {probed.problem}")
+        return ProbeResult(None, f"the driver could not be asked: {probed.problem}")
     candidates = [*(mapping.visible or ()), *(hidden.device for hidden in mapping.hidden)]
     candidates += [part for device in devices for part in (*device.parts(), device)]
     said = [f"cuda:{k} is {_label(p, candidates)}" for k, p in enumerate(probed.devices)]
     if mapping.visible is None:
         words = f"the driver says {', '.join(said) or 'nothing is visible'}; gputop"
         if mapping.count not in (None, len(said)):
-            return ProbeVerdict(False, f"{words} expected {mapping.count} visible")
-        return ProbeVerdict(None, f"{words} cannot tell")
+            return ProbeResult(False, f"{words} expected {mapping.count} visible")
+        return ProbeResult(None, f"{words} cannot tell")
     pairs = list(zip_longest(mapping.visible, probed.devices))
     wrong = [k for k, pair in enumerate(pairs) if not _may_be(*pair)]
     if wrong:
@@ -42,11 +42,11 @@ def compare(mapping: Mapping, probed: Probed, devices: Sequence[CudaDevice] = ()
         device = pairs[k][0]
         expected = device.label if device else "none"
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        return ProbeVerdict(False, f"the driver says {words}, gputop expected {expected}{more}")
+        return ProbeResult(False, f"the driver says {words}, gputop expected {expected}{more}")
     if not all(_is(*pair) for pair in pairs):
         reason = "the driver agrees on the GPU, but does not tell MIG devices apart"
-        return ProbeVerdict(None, reason)
-    return ProbeVerdict(True, "verified by the driver")
+        return ProbeResult(None, reason)
+    return ProbeResult(True, "verified by the driver")
 
 
 def answer_to(answers: Sequence[Probed], value: str | None, order: str | None) -> Probed | None:

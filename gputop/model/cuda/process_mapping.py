@@ -30,7 +30,7 @@ from gputop.model.cuda.reach import (
     NODES,
     DeviceSet,
     Machine,
-    SeenProcess,
+    ProcessView,
     is_mps_client,
     reachable,
 )
@@ -146,7 +146,7 @@ def process_mapping(
     Its own variables come first. Those of a process that it started are used only if its own are
     not known, or do not explain where the driver sees it.
     """
-    process, own = SeenProcess(context, machine, used, mps), context.environ
+    process, own = ProcessView(context, machine, used, mps), context.environ
     inside, client = reachable(process), is_mps_client(process)
     contained = context.in_container or machine.standpoint.container
     advice = environ_advice(own, in_container=contained, limited=bool(inside.because))
@@ -169,7 +169,7 @@ def process_mapping(
 
 
 def _judged(
-    mapping: Mapping, evidence: Evidence, inside: DeviceSet, process: SeenProcess
+    mapping: Mapping, evidence: Evidence, inside: DeviceSet, process: ProcessView
 ) -> tuple[Finding, ...]:
     if inside.order is not None:
         counted = mps_advice(inside, mapping)
@@ -180,7 +180,7 @@ def _judged(
     return (*counted, *evidence_advice(mapping, evidence, process.used))
 
 
-def _guess(process: SeenProcess) -> tuple[Mapping, str] | None:
+def _guess(process: ProcessView) -> tuple[Mapping, str] | None:
     """Return the mapping by the variables of a process that it started or that started it, and
     whose they are; None if they do not fit."""
     descendant, ancestor = process.context.descendant, process.context.ancestor
@@ -222,7 +222,7 @@ def _held(mapping: Mapping, evidence: Evidence) -> Mapping:
     return mapping.weakened("predicted", because)
 
 
-def _resolve(inside: DeviceSet, process: SeenProcess) -> Mapping:
+def _resolve(inside: DeviceSet, process: ProcessView) -> Mapping:
     machine = process.machine
     value, order = process.variables.get(NAME), process.variables.get(ORDER)
     if inside.devices is None:
@@ -239,7 +239,7 @@ def _resolve(inside: DeviceSet, process: SeenProcess) -> Mapping:
     return _capped(mapping, inside, process).hiding(outside, f"not among {inside.because}")
 
 
-def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mapping:
+def _capped(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Mapping:
     """Limit a mapping to the certainty of its GPUs, unless whole UUIDs name GPUs in use."""
     seen = _whole_uuids(mapping) and _is_seen(mapping, process.used)
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
@@ -253,7 +253,7 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: SeenProcess) -> Mappin
     return mapping.weakened(inside.certainty, because)
 
 
-def _anywhere(value: str | None, order: str | None, because: str, process: SeenProcess) -> Mapping:
+def _anywhere(value: str | None, order: str | None, because: str, process: ProcessView) -> Mapping:
     """Return what holds whichever GPUs the process reaches: a list that ends at once hides all, a
     whole UUID names the same GPU anywhere (if it is there). Integers count unknown GPUs."""
     machine = process.machine

@@ -64,7 +64,7 @@ class DeviceSet(msgspec.Struct, frozen=True):
     certainty: Certainty = "exact"
     """The most that a mapping among them can have: less than exact if the set rests on a guess, or
     on a variable, which the process may have got from anywhere."""
-    beyond: bool = False
+    has_unlisted: bool = False
     """It may reach GPUs that NVML does not list to gputop."""
 
     def weakened(self, certainty: Certainty) -> DeviceSet:
@@ -93,7 +93,7 @@ class Machine(msgspec.Struct, frozen=True):
     standpoint: Standpoint = Standpoint()
 
 
-class SeenProcess(NamedTuple):
+class ProcessView(NamedTuple):
     """The facts about a process from which its GPUs are worked out."""
 
     context: CudaContext
@@ -118,7 +118,7 @@ class SeenProcess(NamedTuple):
         return job == ours.job
 
 
-def reachable(process: SeenProcess) -> DeviceSet:
+def reachable(process: ProcessView) -> DeviceSet:
     inside = _in_job(_in_view(process), process)
     if inside.devices == () or not is_mps_client(process):
         return inside
@@ -132,7 +132,7 @@ def _all(machine: Machine) -> DeviceSet:
 # --- device nodes and containers -----------------------------------------------------------------
 
 
-def _in_view(process: SeenProcess) -> DeviceSet:
+def _in_view(process: ProcessView) -> DeviceSet:
     context, machine = process.context, process.machine
     devices, minors = machine.devices, context.minors
     if minors is None and not context.in_container:
@@ -145,7 +145,7 @@ def _in_view(process: SeenProcess) -> DeviceSet:
         left = tuple(device for device in parts.devices or () if device.minor in minors)
         return parts if parts.devices is None else msgspec.structs.replace(parts, devices=left)
     if _unlisted(minors, machine):
-        return DeviceSet(None, "it reaches GPUs that are hidden from gputop", beyond=True)
+        return DeviceSet(None, "it reaches GPUs that are hidden from gputop", has_unlisted=True)
     inside = node_set(devices, minors)
     return inside if inside.devices is None or inside.missing(devices) else _all(machine)
 
@@ -159,7 +159,7 @@ def _unlisted(minors: Sequence[int], machine: Machine) -> bool:
     return not more <= set(ours.minors)
 
 
-def _beside_gputop(process: SeenProcess) -> DeviceSet:
+def _beside_gputop(process: ProcessView) -> DeviceSet:
     """Return the GPUs of a process that sees the same files as gputop. If gputop is in a batch job,
     that job's control group may limit what NVML lists to the job's GPUs."""
     machine, ours = process.machine, process.machine.standpoint
@@ -230,7 +230,7 @@ def _chosen(devices: Sequence[CudaDevice], chosen: Sequence[CudaDevice]) -> tupl
 # --- batch jobs ----------------------------------------------------------------------------------
 
 
-def _in_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
+def _in_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     variables, devices = process.variables, process.machine.devices
     job, ids = job_of(variables), job_gpus(variables)
     if not inside.devices or (job is None and ids is None):
@@ -249,14 +249,14 @@ def _in_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
     return _both(inside, _slurm(process, ids), ids)
 
 
-def _slurm(process: SeenProcess, ids: str | None) -> DeviceSet:
+def _slurm(process: ProcessView, ids: str | None) -> DeviceSet:
     """Read a job's GPUs, which are `ids` as NVML counts them here."""
     variables = process.variables
     said = (f"{name}={shown(variables[name])}" for name in JOB_GPUS if name in variables)
     return slurm_set(process.machine.devices, ids, variables.get(NAME), next(said, ""))
 
 
-def _in_our_job(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
+def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     """Narrow the GPUs of gputop's own job, which are all that NVML lists, to those of a step."""
     variables, devices = process.variables, process.machine.devices
     theirs, ours = slurm_ids(job_gpus(variables)), slurm_ids(process.machine.standpoint.job_gpus)
@@ -331,7 +331,7 @@ def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
 # --- MPS servers ---------------------------------------------------------------------------------
 
 
-def is_mps_client(process: SeenProcess) -> bool:
+def is_mps_client(process: ProcessView) -> bool:
     """Return whether an MPS server numbers the GPUs of a process, or will.
 
     The driver's list comes first. A program that has not started CUDA connects to the server in the
@@ -347,7 +347,7 @@ def is_mps_client(process: SeenProcess) -> bool:
     return process.mps is None and not process.context.in_container and bool(_servers(process))
 
 
-def _mps_client(inside: DeviceSet, process: SeenProcess) -> DeviceSet:
+def _mps_client(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     servers = _servers(process)
     kinds = {(server.variables.get(NAME), server.variables.get(ORDER)) for server in servers}
     if len(kinds) != 1 or {server.missing for server in servers} - {"unset", "empty_block"}:
@@ -378,7 +378,7 @@ def mps_set(machine: Machine, value: str | None, order: str | None) -> DeviceSet
     return DeviceSet(mapping.visible, because, counted, certainty)
 
 
-def _servers(process: SeenProcess) -> list[Environ]:
+def _servers(process: ProcessView) -> list[Environ]:
     pipe = _pipe(process.context.environ)
     return [server for server in process.machine.mps_servers if _pipe(server) == pipe]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gputop.model.health.findings import findings, heard
+from gputop.model.health.findings import findings, xid_coverage
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -19,10 +19,10 @@ _UNSAID |= {"stale_for", "error"}
 """Metrics that may be None although all is well, or in the first frames."""
 
 
-def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Finding]:
+def frame_checks(frames: Sequence[Frame], is_smi_only: bool = False) -> Iterator[Finding]:
     """Yield checks of a machine's driver and GPUs, by its last frame; N/A is what no frame has.
 
-    is_poor: only nvidia-smi was read, so a missing value says nothing about card or driver.
+    is_smi_only: only nvidia-smi was read, so a missing value says nothing about card or driver.
     """
     frame = frames[-1]
     if frame.problem is not None:
@@ -36,10 +36,10 @@ def frame_checks(frames: Sequence[Frame], is_poor: bool = False) -> Iterator[Fin
     yield Finding("ok", "driver", ", ".join(filter(None, facts)))
     for gpu in frame.gpus:
         yield from _gpu_checks(frame, gpu)
-    if is_poor:
+    if is_smi_only:
         return
     yield from _not_available(frames)
-    yield Finding("ok", "XIDs", heard(frame).removeprefix("XIDs: "))
+    yield Finding("ok", "XIDs", xid_coverage(frame).removeprefix("XIDs: "))
 
 
 def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ class Fleet:
             if row.summary is None:
                 continue
             keys: Sequence[Hashable] = [process.key for process in row.summary.processes]
-            if row.twin is not None:  # one that only claims to be another hides no process of it
+            if row.same_machine_as is not None:  # a host that only claims to be it hides none of it
                 shown = [process.row for process in row.summary.processes]
                 keys = process_rows.row_keys(row.summary.frame, shown)
             for key, process in zip(keys, row.summary.processes, strict=True):
@@ -83,7 +83,7 @@ class Fleet:
 
     @property
     def _is_free_known(self) -> bool:
-        rows = [row for row in self.rows if row.summary is not None and row.twin is None]
+        rows = [row for row in self.rows if row.summary is not None and row.same_machine_as is None]
         return bool(rows) and all(row.free is not None for row in rows)
 
     def _summary_of(self, state: HostState) -> HostSummary | None:

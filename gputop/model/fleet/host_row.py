@@ -50,7 +50,7 @@ class HostRow(NamedTuple):
     """What needs attention, or why there is no data."""
     late: bool = False
     """It is connected, but its frame is old: whether a GPU is free now is not known."""
-    twin: str | None = None
+    same_machine_as: str | None = None
     """Another host that claims to be the same machine. At most one of them is right, or both are
     names of it: their GPUs do not count as free."""
     is_first: bool = True
@@ -59,7 +59,7 @@ class HostRow(NamedTuple):
     @property
     def free_indices(self) -> tuple[int, ...]:
         """The indices of the GPUs to offer."""
-        if self.summary is None or self.late or self.twin is not None:
+        if self.summary is None or self.late or self.same_machine_as is not None:
             return ()
         return self.summary.free_indices
 
@@ -76,7 +76,7 @@ def host_row(
     `claimants` are the hosts that claim to be its machine, with itself."""
     if summary is None or summary.frame.problem is not None:
         return HostRow(state.host, state.link, None, *_absence(state, summary))
-    twin = next((host for host in claimants if host != state.host), None)
+    other = next((host for host in claimants if host != state.host), None)
     is_first = not claimants or claimants[0] == state.host
     age, interval = state.link.age, summary.frame.interval or 1.0
     late = age is not None and age >= max(_LATE, _LATE * interval)
@@ -85,12 +85,12 @@ def host_row(
         level, remark = summary.worst.level, summary.worst.text
     if late:
         level, remark = "error", f"no answer for {duration(age)}"
-    elif level != "error" and twin is not None:
+    elif level != "error" and other is not None:
         level = "warning"
-        remark = f"{twin} claims to be it" if is_first else f"claims to be {twin}"
+        remark = f"{other} claims to be it" if is_first else f"claims to be {other}"
     elif level != "error" and state.rebooted is not None:
         level, remark = "warning", f"rebooted {duration(state.rebooted)} ago"
-    return HostRow(state.host, state.link, summary, level, remark, late, twin, is_first)
+    return HostRow(state.host, state.link, summary, level, remark, late, other, is_first)
 
 
 def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | None, str]:

@@ -12,7 +12,7 @@ login       it wants a password or a second factor, which only a person can give
 connected   frames come, or should
 ended       the connection broke, or never came about; it is tried again
 """
-LinkKind = Literal["installed", "carried", "poor", "prometheus"]
+LinkKind = Literal["installed", "carried", "nvidia-smi", "prometheus"]
 """Where frames come from: the gputop installed there, an agent carried there, nvidia-smi and /proc
 there, or a Prometheus server, in place of anything on the machine."""
 
@@ -21,7 +21,7 @@ class Link(NamedTuple):
     """The connection to a machine; any thread may read it."""
 
     state: LinkState = "waiting"
-    how: LinkKind | None = None
+    kind: LinkKind | None = None
     words: str = ""
     """Why it is in this state, harmless to print."""
     round_trip: float | None = None

@@ -66,13 +66,13 @@ WORDS = (
 """Every verdict and what it means; the first that fits counts."""
 
 
-class Recent:
+class ActivityWindow:
     """The samples of one GPU, or of one of its instances, that a verdict rests on."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, Activity]] = deque()
 
-    def judged(
+    def with_verdict(
         self, sample: Activity | None, utilization: float | None, now: float
     ) -> Activity | None:
         """Return the sample of `now` (seconds) with a verdict; without one, the verdict alone."""

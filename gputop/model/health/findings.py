@@ -113,7 +113,7 @@ _MEMORY = (
 
 def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
     """Return all findings of a GPU of the frame, worst first."""
-    return frame.once(_findings, gpu)
+    return frame.cached(_findings, gpu)
 
 
 def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
@@ -144,7 +144,7 @@ def worst_of(frame: Frame) -> Finding | None:
     return Finding(worst.level, worst.code, text)
 
 
-def heard(frame: Frame) -> str:
+def xid_coverage(frame: Frame) -> str:
     """Return a sentence on which XIDs are known: NVML reports none from before gputop listened."""
     deaf = [gpu.index for gpu in frame.gpus if gpu.health is None or gpu.health.xids is None]
     if len(deaf) == len(frame.gpus):
@@ -178,7 +178,7 @@ def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             code, advice = "UNREAD", _OUR_FAULT
         elif "reset" in error.lower():
             advice = _reset(gpu)
-        yield Finding("error", code, gpu.complaint or "", advice)
+        yield Finding("error", code, gpu.reported_error or "", advice)
 
 
 def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ def is_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
 def not_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Objection | None:
     """Return the first reason why a GPU or a MIG device of it is not free; None if it is free."""
     if device is None:
-        return frame.once(_first, gpu)
+        return frame.cached(_first, gpu)
     return next(objections(frame, gpu, device), None)
 
 
@@ -133,7 +133,7 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
 
 def _state(gpu: Gpu) -> Iterator[Objection]:
     if gpu.state == "lost":
-        yield _objection("health", "lost", printable(gpu.complaint or "", 200), "error")
+        yield _objection("health", "lost", printable(gpu.reported_error or "", 200), "error")
     if gpu.is_overdue:
         yield _objection("silent", "no answer", "it does not answer", "warning")
     elif gpu.uuid is None:

@@ -7,16 +7,22 @@ from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.limits import is_unified
-from gputop.model.machine.summary import awaited, only_display, reserved_words, strangers, users
+from gputop.model.machine.summary import (
+    count_without_user,
+    draws_only,
+    pending_reservation,
+    reserved_words,
+    users,
+)
 from gputop.model.machine.text import MISSING
 
 
 def who(frame: Frame, gpu: Gpu) -> str:
     """Return the users of a GPU, most memory first, and who has reserved it; or `free`, or why
     neither can be said."""
-    people, unnamed = users(frame, gpu), strangers(frame, gpu)
+    people, unnamed = users(frame, gpu), count_without_user(frame, gpu)
     words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
-    if (reservation := awaited(frame, gpu)) is not None:
+    if (reservation := pending_reservation(frame, gpu)) is not None:
         words.append(reserved_words(reservation, frame.time))
     return (
         " ".join(filter(None, words)) or vacancy(frame, gpu, None, is_free(frame, gpu)) or MISSING
@@ -41,4 +47,4 @@ def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str
         return None
     if device is None and is_notable(gpu.memory_unaccounted):
         return "unaccounted"
-    return (only_display(frame, gpu) if device is None else None) or "no process"
+    return "display" if device is None and draws_only(frame, gpu) else "no process"

@@ -194,7 +194,7 @@ class Problem(Finding, frozen=True, kw_only=True):
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One machine at one instant. Answers that are worked out once are kept with it (`dict`)."""
+    """One machine at one instant. What is worked out of it is kept with it (`dict`)."""
 
     schema: int = SCHEMA
     """Rises when a field changes its meaning or goes away."""
@@ -221,7 +221,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Where they stand in the machine, once that is known."""
     demo: bool = False
     """True for an invented machine."""
-    told_by: str | None = None
+    reported_by: str | None = None
     """What reports the machine if no agent of gputop does, as `Prometheus`: little is known then,
     and nothing about processes."""
 
@@ -234,14 +234,14 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 by_gpu.setdefault(process.gpu_uuid, []).append(process)
         return by_gpu
 
-    def once(self, question: Callable[["Frame", Gpu], T], gpu: Gpu) -> T:
-        """Return the answer to a question about one of the GPUs. It is worked out once: several
-        panes and pages ask for it."""
-        kept: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("answers", {})
-        key = (question, id(gpu))  # the id stays unique: the GPU is kept, too
-        if key not in kept:
-            kept[key] = gpu, question(self, gpu)
-        return kept[key][1]
+    def cached(self, compute: Callable[["Frame", Gpu], T], gpu: Gpu) -> T:
+        """Return `compute(self, gpu)`, which is called once for each GPU of the frame: several
+        panes and pages need it."""
+        cache: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("cache", {})
+        key = (compute, id(gpu))  # the id stays unique: the GPU is kept, too
+        if key not in cache:
+            cache[key] = gpu, compute(self, gpu)
+        return cache[key][1]
 
     def key(self, process: Process) -> ProcessKey:
         """Return the key of a process of this frame."""

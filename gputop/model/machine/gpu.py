@@ -269,7 +269,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.state == "answers" and self.listed in ("all", "ours")
 
     @property
-    def complaint(self) -> str | None:
+    def reported_error(self) -> str | None:
         """`error`, with its author if that is the driver."""
         if self.error is None or self.error.startswith(UNREADABLE):
             return self.error

@@ -24,11 +24,11 @@ def is_unified(gpu: Gpu) -> bool:
     return identity.compute_capability in INTEGRATED
 
 
-def nobody(frame: Frame) -> str:
+def no_process_text(frame: Frame) -> str:
     """Return what to say if no process is listed; it is only sure if all GPUs list `all`."""
     listed = {gpu.listed for gpu in frame.gpus}
-    if frame.told_by is not None:
-        return f"{frame.told_by} does not tell which processes are on the GPUs"
+    if frame.reported_by is not None:
+        return f"{frame.reported_by} does not tell which processes are on the GPUs"
     if "ours" in listed:
         return "no process in here is on a GPU; those outside of this container cannot be seen"
     if listed <= {"all"}:

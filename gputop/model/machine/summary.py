@@ -12,7 +12,7 @@ from gputop.model.machine.text import counted, duration, printable
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
     """Return the users with compute processes, on one GPU or on any, most memory first."""
-    return users_of(frame.processes) if gpu is None else frame.once(_users, gpu)
+    return users_of(frame.processes) if gpu is None else frame.cached(_users, gpu)
 
 
 def _users(frame: Frame, gpu: Gpu) -> list[str]:
@@ -32,7 +32,7 @@ def users_of(processes: Iterable[Process]) -> list[str]:
     return sorted(held, key=lambda user: (-held[user], user))
 
 
-def awaited(frame: Frame, gpu: Gpu) -> Reservation | None:
+def pending_reservation(frame: Frame, gpu: Gpu) -> Reservation | None:
     """Return the reservation of a user who is not on the GPU yet, or no longer; otherwise None."""
     reservation = gpu.reservation
     there = reservation is not None and reservation.user in users(frame, gpu)
@@ -54,7 +54,7 @@ def count_of_users(frame: Frame) -> str:
     return f"{counted(count, 'user')} seen" if count else "users unknown"
 
 
-def strangers(frame: Frame, gpu: Gpu) -> int:
+def count_without_user(frame: Frame, gpu: Gpu) -> int:
     """Return how many compute processes of a GPU have no known user, as in a container."""
     return sum(process.user is None for process in _on_gpu(frame, gpu))
 
@@ -85,7 +85,7 @@ def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]
     return processes
 
 
-def only_display(frame: Frame, gpu: Gpu) -> str | None:
-    """Return `display` for a GPU with processes; callers ask if none of them computes."""
-    drawn = any(process.gpu_uuid == gpu.uuid for process in frame.processes)
-    return "display" if drawn else None
+def draws_only(frame: Frame, gpu: Gpu) -> bool:
+    """Whether a GPU has processes, all of which draw a screen and none computes."""
+    types = {process.type for process in frame.processes if process.gpu_uuid == gpu.uuid}
+    return types == {"G"}

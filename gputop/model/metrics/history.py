@@ -93,11 +93,11 @@ class Ring:
 
     def copy(self: R, end: int) -> R:
         """Return another ring with the rows before slot `end`."""
-        twin, later = copy(self), max(0, self._end - end)
+        ring, later = copy(self), max(0, self._end - end)
         rows = self._values[-SLOTS * self._width :]
-        twin._values = rows[: max(0, len(rows) - later * self._width)]
-        twin._end = self._end - later
-        return twin
+        ring._values = rows[: max(0, len(rows) - later * self._width)]
+        ring._end = self._end - later
+        return ring
 
 
 class ProcessHistory(Ring):
@@ -170,15 +170,15 @@ class History:
         """Return the past up to a time, for the GPUs and processes that are known now."""
         times = self.times
         count = bisect_right(times, time)
-        twin, end = copy(self), self._end - len(times) + count
+        history, end = copy(self), self._end - len(times) + count
         if 0 < count < len(times):
-            twin._begun = times[count - 1]
-        twin._end = end
-        twin._times, twin._cpu = self._times.copy(end), self._cpu.copy(end)
-        twin._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
-                      for key, series in self._gpus.items()}  # fmt: skip
-        twin._processes = {row: ring.copy(end) for row, ring in self._processes.items()}
-        return twin
+            history._begun = times[count - 1]
+        history._end = end
+        history._times, history._cpu = self._times.copy(end), self._cpu.copy(end)
+        history._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
+                         for key, series in self._gpus.items()}  # fmt: skip
+        history._processes = {row: ring.copy(end) for row, ring in self._processes.items()}
+        return history
 
     @property
     def times(self) -> array[float]:

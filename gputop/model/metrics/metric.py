@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 class Metric(msgspec.Struct, Generic[S], frozen=True):
-    """One thing that is shown of an S."""
+    """One value of a Gpu or a ProcessRow (S), as a column and a line of a page show it."""
 
     id: str
     """The name of its JSON field if it has one, as jq writes it: `pcie.tx`."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.limits import nobody
+from gputop.model.machine.limits import no_process_text
 from gputop.model.machine.signals import Verdict
 from gputop.model.metrics.process import COLUMNS
 from gputop.model.processes import process_rows
@@ -91,7 +91,7 @@ class ProcessListing:
             return f"{said}no process matches {what}", absent is None
         if self.frame is None:
             return "", True
-        return nobody(self.frame), all(gpu.listed == "all" for gpu in gpus)
+        return no_process_text(self.frame), all(gpu.listed == "all" for gpu in gpus)
 
     # The order.
 

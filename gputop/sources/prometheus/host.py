@@ -153,7 +153,7 @@ class PrometheusSource(AgentlessSource):
         name = self.host
         host = Host(name=name, asked=name)
         return harmless(
-            Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, told_by="Prometheus")
+            Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, reported_by="Prometheus")
         )
 
 

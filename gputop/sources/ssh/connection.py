@@ -163,13 +163,13 @@ class Connection(AgentConnection):
         if remote is None:
             raise process.failure()
         self.remote = remote
-        how, why, start = choice(remote, self._options)
-        if how == "poor":
+        kind, why, start = choice(remote, self._options)
+        if kind == "nvidia-smi":
             self._reader = SmiReader(self._options.interval, self._host.asked)
         process.send(start, self._left())
         if self._whole > _CONNECT:
             self._begin(self._whole)
-        self._link = Link("connected", how, why)
+        self._link = Link("connected", kind, why)
         with self._lock:
             for data in self._queued or ():
                 self._write(data)
@@ -220,7 +220,7 @@ class Connection(AgentConnection):
             self._process.close()
         is_login = isinstance(error, LoginError)
         words = printable(str(error), 300)
-        self._link = Link("login" if is_login else "ended", self._link.how, words)
+        self._link = Link("login" if is_login else "ended", self._link.kind, words)
         return type(error)(words)
 
 
@@ -237,7 +237,7 @@ def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]
         return "carried", why, head.encode() + payload(remote.python)
     if remote.nvidia_smi is not None:
         text = smi_text(options.interval)
-        return "poor", WORDS, f"shell {len(text)}\n".encode() + text
+        return "nvidia-smi", WORDS, f"shell {len(text)}\n".encode() + text
     raise SourceError(
         "gputop is not installed there, and there is no Python 3.10 or newer to run it with, nor "
         "nvidia-smi"

@@ -1,4 +1,4 @@
-"""The poor stream: frames of a machine without an agent, from nvidia-smi and /proc.
+"""Frames of a machine without an agent, from nvidia-smi and /proc.
 
 A script for /bin/sh writes lines that `SmiReader` makes frames of. It needs sleep, and not procps;
 without getconf, getent, readlink, timeout or tr less is known. A line is one or more records with a

@@ -48,22 +48,22 @@ class SshSource(AgentSource[Connection]):
         return self._connection.link
 
     @property
-    def way(self) -> Finding | None:
+    def link_finding(self) -> Finding | None:
         """Which of the three ways to read the machine was taken, and why; None before that."""
-        how, remote = self.link.how, self._connection.remote
-        return None if how is None or remote is None else ways_check(how, remote)
+        kind, remote = self.link.kind, self._connection.remote
+        return None if kind is None or remote is None else link_check(kind, remote)
 
     def _connect(self) -> Connection:
         options = self._agent._replace(interval=self._interval)
         return Connection(self.name, options, self._timeout, self._whole)
 
 
-def ways_check(how: LinkKind, remote: Remote) -> Finding:
+def link_check(kind: LinkKind, remote: Remote) -> Finding:
     """Return the check of a machine that is read in one way; `remote` is what there is."""
-    if how == "installed":
+    if kind == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
         return Finding("ok", CONNECTION, text).harmless()
-    if how == "carried":
+    if kind == "carried":
         return Finding("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
     text = (
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from gputop.model.health.findings import findings
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
-from gputop.model.machine.limits import limits, nobody
+from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import reserved_words
 from gputop.model.machine.text import clock_time, duration, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, rating
@@ -216,8 +216,8 @@ def _processes(
     for view_row in unaccounted:
         yield columns.across(view_row, paper.width - 1, "notice")
     if not rows and not unaccounted:
-        is_sure = gpu.listed == "all"
-        yield from paper.quiet("none" if is_sure else nobody(replace(shown.frame, gpus=(gpu,))))
+        alone = replace(shown.frame, gpus=(gpu,))
+        yield from paper.quiet("none" if gpu.listed == "all" else no_process_text(alone))
 
 
 def _graphs(paper: Paper, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:

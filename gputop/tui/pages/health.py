@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gputop.model.health.findings import findings, heard, in_alarm
+from gputop.model.health.findings import findings, in_alarm, xid_coverage
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -39,7 +39,7 @@ def health_lines(paper: Paper, frame: Frame) -> Iterator[StyledLine]:
     yield []
     yield [(" Health", "heading")]
     yield from _summary(paper, frame, any(on_gpu for _, on_gpu in by_gpu))
-    yield from paper.quiet(heard(frame))
+    yield from paper.quiet(xid_coverage(frame))
     for gpu, on_gpu in by_gpu:
         if on_gpu or gpu.is_overdue:
             yield from _of_gpu(paper, gpu, on_gpu)
@@ -56,8 +56,8 @@ def _summary(paper: Paper, frame: Frame, any_found: bool) -> Iterator[StyledLine
     elif silent:
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
         yield from paper.wrapped(words, 2, "notice")
-    elif frame.told_by is not None:
-        words = f"Not known: {frame.told_by} does not tell what is wrong with {gpus}."
+    elif frame.reported_by is not None:
+        words = f"Not known: {frame.reported_by} does not tell what is wrong with {gpus}."
         yield from paper.wrapped(words, 2, "notice")
     else:
         yield from paper.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")

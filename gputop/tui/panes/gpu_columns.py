@@ -102,8 +102,8 @@ class GpuColumns:
         name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, longest))
         frame = self._frame
         shared = any(
-            summary.awaited(frame, gpu) is not None
-            or len(summary.users(frame, gpu)) + (summary.strangers(frame, gpu) > 0) > 1
+            summary.pending_reservation(frame, gpu) is not None
+            or len(summary.users(frame, gpu)) + (summary.count_without_user(frame, gpu) > 0) > 1
             for gpu in gpus
         )
         who = 24 if shared and self._width >= _WIDER else 16

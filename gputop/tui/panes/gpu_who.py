@@ -95,7 +95,9 @@ class Occupants:
     def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
         """Return who has reserved the GPU but is not on it, in the longest words that fit. After
         the names of `others`, who are on it, the name is never cut, but may be left out."""
-        reservation = summary.awaited(self._frame, line.gpu) if line.device is None else None
+        if line.device is not None:
+            return []
+        reservation = summary.pending_reservation(self._frame, line.gpu)
         if reservation is None:
             return []
         user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)
@@ -117,11 +119,12 @@ class Occupants:
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
         gpu, device = line.gpu, line.device
         if device is None:
-            users, strangers = summary.users(self._frame, gpu), summary.strangers(self._frame, gpu)
+            users = summary.users(self._frame, gpu)
+            unknown = summary.count_without_user(self._frame, gpu)
         else:
             here = self._by_instance.get((gpu.uuid, *device.instance_ids), ())
-            users, strangers = summary.users_of(here), sum(p.user is None for p in here)
-        return names(users, strangers, room, self._glyphs)
+            users, unknown = summary.users_of(here), sum(p.user is None for p in here)
+        return names(users, unknown, room, self._glyphs)
 
     def _nobody(self, line: GpuLine) -> Piece:
         word = vacancy(self._frame, line.gpu, line.device, self.is_free(line))
@@ -143,13 +146,13 @@ def silence(gpu: Gpu) -> Sequence[str]:
     return f"no answer for {age}", f"hung {age}", age
 
 
-def names(users: Sequence[str], strangers: int, room: int, glyphs: GlyphSet) -> list[Piece]:
+def names(users: Sequence[str], unknown: int, room: int, glyphs: GlyphSet) -> list[Piece]:
     """Return as many users as fit, the first one cut if necessary, then the number of processes
-    that are not in /proc (`strangers`), and how many are left out."""
+    that are not in /proc (`unknown`), and how many are left out."""
     people = [(glyphs.text(user), 1) for user in users]
-    if strangers:
-        people.append((f"{strangers} not in /proc", strangers))
-    left, pieces = len(users) + strangers, list[Piece]()
+    if unknown:
+        people.append((f"{unknown} not in /proc", unknown))
+    left, pieces = len(users) + unknown, list[Piece]()
     for n, (text, count) in enumerate(people):
         left -= count
         more = f" +{left}" if left else ""

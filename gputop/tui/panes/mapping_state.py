@@ -21,7 +21,7 @@ from gputop.model.cuda.mapping_query import (
     suggest,
 )
 from gputop.model.cuda.pick import GpuPick
-from gputop.model.cuda.probe import ProbeVerdict, answer_to
+from gputop.model.cuda.probe import ProbeResult, answer_to
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.machine.finding import Finding, has_error
 from gputop.model.machine.frame import Frame
@@ -112,9 +112,9 @@ class MappingState:
         return self.followed.mapping.mapping if self.followed else self.result.mapping
 
     @property
-    def verdict(self) -> ProbeVerdict | None:
-        """The driver's verdict on the result; it is not asked about processes."""
-        return None if self.followed else self.result.verdict
+    def probe_result(self) -> ProbeResult | None:
+        """The driver's answer on the result; it is not asked about processes."""
+        return None if self.followed else self.result.probe_result
 
     @property
     def advice(self) -> tuple[Finding, ...]:

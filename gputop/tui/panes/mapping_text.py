@@ -22,15 +22,15 @@ _EVIDENCE_ROLES = {"contradicted": "alarm", "ambiguous": "notice", "inferred": "
 
 def certainty(state: MappingState) -> Piece:
     """Return how far the result can be trusted, or what the driver says of it."""
-    mapping, verdict = state.mapping, state.verdict
+    mapping, answer = state.mapping, state.probe_result
     if state.followed is not None:
         kind = state.followed.mapping.evidence.kind
         if kind in _EVIDENCE_ROLES:
             return kind, _EVIDENCE_ROLES[kind]
     elif state.is_asking:
         return "asking the driver...", "notice"
-    elif verdict is not None and verdict.ok is not None:
-        return (verdict.reason, "good") if verdict.ok else ("the driver disagrees", "alarm")
+    elif answer is not None and answer.ok is not None:
+        return (answer.reason, "good") if answer.ok else ("the driver disagrees", "alarm")
     if not mapping.documented:
         return "not documented", "notice"
     return CERTAINTY_WORDS[mapping.certainty], _CERTAINTY_ROLES[mapping.certainty]
@@ -77,10 +77,10 @@ def remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:
     result, followed, advice = state.result, state.followed, by_level(state.advice)
-    verdict = state.verdict and (result.surprise or state.verdict)
-    if verdict is not None and not verdict.ok:
-        role = "notice" if verdict.ok is None else "alarm"
-        yield f"{glyphs.warning} ", role, verdict.reason, role
+    answer = state.probe_result and (result.contradiction or state.probe_result)
+    if answer is not None and not answer.ok:
+        role = "notice" if answer.ok is None else "alarm"
+        yield f"{glyphs.warning} ", role, answer.reason, role
     if followed is not None:
         for sentence in (followed.mapping.evidence.because, followed.mapping.reach):
             if sentence:
@@ -95,7 +95,7 @@ def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, 
         yield "", "text", state.mapping.because, "quiet"
     layers = Layers() if followed else state.query.layers
     for text in layer_lines(state.mapping, state.inventory, layers):
-        if not any(missed.text in text for missed in result.missed):
+        if not any(finding.text in text for finding in result.request_advice):
             yield "", "text", text, "text"
 
 
