@@ -42,8 +42,8 @@ def values(**gpm: Any) -> Json:
 
 
 def measured(activity: Json | None) -> Json | None:
-    """Without the verdict."""
-    return activity and {name: value for name, value in activity.items() if name != "verdict"}
+    """Without `doing`."""
+    return activity and {name: value for name, value in activity.items() if name != "doing"}
 
 
 def wait_for(agent: Agent, condition: Callable[[Json], object], gpu: int = 0) -> Json:
@@ -62,9 +62,9 @@ def is_measured(gpu: Json) -> bool:
     return bool(gpu["activity"] and gpu["activity"]["sm"] is not None)
 
 
-def verdict_of(gpu: Json) -> str | None:
-    verdict: str | None = (gpu["activity"] or {}).get("verdict")
-    return verdict
+def doing_of(gpu: Json) -> str | None:
+    doing: str | None = (gpu["activity"] or {}).get("doing")
+    return doing
 
 
 # Values
@@ -75,32 +75,32 @@ def test_values_are_those_between_two_samples(machine: MachineFactory) -> None:
         assert agent.line()["gpus"][0]["activity"] is None
         activity = wait_for(agent, is_measured)["activity"]
     assert measured(activity) == pytest.approx(values())
-    assert activity["verdict"] is None
+    assert activity["doing"] is None
 
 
 def test_a_metric_that_is_refused_or_no_number_is_unknown(machine: MachineFactory) -> None:
     odd = {"tensor": "nan", "fp64": {"error": "NOT_SUPPORTED"}, "dram": 111, "nvlink_tx": 2**60}
     with Agent(machine({"gpu": {"gpm": {**GPM, **odd}}})) as agent:
         activity = wait_for(agent, is_measured)["activity"]
-    assert {name for name, value in activity.items() if value is None} == {*odd, "verdict"}
+    assert {name for name, value in activity.items() if value is None} == {*odd, "doing"}
     assert activity["sm"] == 0.91
 
 
-def test_a_verdict_after_three_looks(machine: MachineFactory) -> None:
+def test_doing_after_three_looks(machine: MachineFactory) -> None:
     with Agent(machine({"gpu": {"gpm": GPM}})) as agent:
         agent.line()
-        gpu = wait_for(agent, verdict_of)
-    assert gpu["activity"]["verdict"] == "compute-bound"
+        gpu = wait_for(agent, doing_of)
+    assert gpu["activity"]["doing"] == "compute-bound"
 
 
 @pytest.mark.parametrize("era", [535, 450])
-def test_without_gpm_a_verdict_by_utilization(era: int, machine: MachineFactory) -> None:
+def test_without_gpm_doing_by_utilization(era: int, machine: MachineFactory) -> None:
     """A GPU before Hopper; a driver that has no such functions."""
     here = machine({"era": era, "gpu": {"utilization": {"gpu": 90, "memory": 5}}}, log=True)
     with Agent(here) as agent:
         agent.line()
         gpu = wait_for(agent, lambda gpu: gpu["activity"])
-    assert gpu["activity"].pop("verdict") == "busy (by UTIL)"
+    assert gpu["activity"].pop("doing") == "busy (by UTIL)"
     assert set(gpu["activity"].values()) == {None}
     calls = Counter(function for function, _ in here.calls() if "Gpm" in function)
     assert calls == ({"nvmlGpmQueryDeviceSupport": 1} if era == 535 else {})
@@ -123,7 +123,7 @@ def test_samples_are_two_and_a_second_apart(machine: MachineFactory) -> None:
             agent.refresh()
         calls = Counter(function for function, _ in here.calls())
         assert (calls["nvmlGpmSampleGet"], calls["nvmlGpmMetricsGet"]) == (1, 0)
-        wait_for(agent, verdict_of)
+        wait_for(agent, doing_of)
     calls = Counter(function for function, _ in here.calls())
     assert calls["nvmlGpmSampleGet"] == 4
     assert calls["nvmlGpmMetricsGet"] == 3
@@ -138,7 +138,7 @@ def test_refused_samples(error: str, again: bool, machine: MachineFactory) -> No
     with Agent(here) as agent:
         agent.line()
         gpu = wait_for(agent, lambda gpu: gpu["activity"])
-    assert (gpu["activity"]["verdict"], gpu["error"]) == ("idle (by UTIL)", None)
+    assert (gpu["activity"]["doing"], gpu["error"]) == ("idle (by UTIL)", None)
     calls = Counter(function for function, _ in here.calls())
     assert calls["nvmlGpmSampleGet"] == (3 if again else 1)
 
@@ -222,11 +222,11 @@ def test_refused_memory_is_asked_for_seldom(machine: MachineFactory) -> None:
     assert calls["nvmlDeviceGetMigDeviceHandleByIndex"] == 0
 
 
-def test_the_scenarios_show_each_verdict(machine: MachineFactory) -> None:
+def test_the_scenarios_show_all_that_gpus_do(machine: MachineFactory) -> None:
     with Agent(machine({"base": "h200-gpm", "processes": None, "frozen_at": 3})) as agent:
         agent.line()
-        gpus = [wait_for(agent, verdict_of, index) for index in range(8)]
-    doing = list(map(verdict_of, gpus))
+        gpus = [wait_for(agent, doing_of, index) for index in range(8)]
+    doing = list(map(doing_of, gpus))
     assert doing == [
         "compute-bound", "idle", "idle", "memory-bound", "tensor unused", "waiting for input",
         "idle", "idle",

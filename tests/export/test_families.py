@@ -89,7 +89,7 @@ def test_names_are_prometheus_and_nobody_has_two() -> None:
         ("idle_for", "gputop_gpu_idle_for_seconds"),
         ("persistence_mode", "gputop_gpu_persistence_mode"),
         ("index", None),
-        ("activity.verdict", None),
+        ("activity.doing", None),
     ],
 )
 def test_a_name_is_the_id_and_its_base_unit(id_: str, name: str | None) -> None:

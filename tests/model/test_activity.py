@@ -1,4 +1,4 @@
-"""What a GPU has been doing, in words: each verdict, and both sides of each threshold."""
+"""What a GPU has been doing, in words: each answer, and both sides of each threshold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model.health.activity import FEWEST, WINDOW, WORDS, ActivityWindow, verdict
+from gputop.model.health.activity import FEWEST, WINDOW, WORDS, ActivityWindow, activity_words
 from gputop.model.machine.sections import Activity
 
 
@@ -57,8 +57,8 @@ def looks(**columns: Any) -> list[Activity]:
         ("busy", {"tensor": None, "fp32": None, "dram": None}),
     ],
 )  # fmt: skip
-def test_verdict(doing: str, columns: dict[str, Any]) -> None:
-    assert verdict(looks(**columns)) == doing
+def test_doing(doing: str, columns: dict[str, Any]) -> None:
+    assert activity_words(looks(**columns)) == doing
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_verdict(doing: str, columns: dict[str, Any]) -> None:
     ],
 )
 def test_by_utilization_and_it_says_so(doing: str, ratios: list[float]) -> None:
-    assert verdict([Activity(graphics=ratio) for ratio in ratios]) == f"{doing} (by UTIL)"
+    assert activity_words([Activity(graphics=ratio) for ratio in ratios]) == f"{doing} (by UTIL)"
 
 
 def test_too_few_looks_say_nothing() -> None:
     for count in range(FEWEST):
-        assert verdict(looks()[:count]) is None
-        assert verdict([Activity(graphics=1.0)] * count) is None
+        assert activity_words(looks()[:count]) is None
+        assert activity_words([Activity(graphics=1.0)] * count) is None
     # The first look with GPM has utilization alone; it does not make up the number.
-    assert verdict([Activity(graphics=1.0), *looks()[:2]]) is None
-    assert verdict([Activity()] * 9) is None
+    assert activity_words([Activity(graphics=1.0), *looks()[:2]]) is None
+    assert activity_words([Activity()] * 9) is None
 
 
-def test_every_verdict_is_short_and_explained() -> None:
+def test_every_one_is_short_and_explained() -> None:
     words = [word for word, _ in WORDS]
     assert all(len(word) <= 17 for word in words)
     assert all(str(number) in " ".join(text for _, text in WORDS) for number in ("60%", "30%"))
@@ -96,26 +96,30 @@ def test_every_verdict_is_short_and_explained() -> None:
 def test_only_the_window_counts() -> None:
     recent = ActivityWindow()
     busy, idle = looks(tensor=0.5)[0], looks(sm=0.0, graphics=0.0)[0]
-    said = [recent.with_verdict(busy, None, float(now)) for now in range(5)]
-    assert [verdict and verdict.verdict for verdict in said] == [None, None, *["compute-bound"] * 3]
-    at_end = [recent.with_verdict(idle, None, 5.0 + now) for now in range(int(WINDOW) + 1)]
+    said = [recent.add(busy, None, float(now)) for now in range(5)]
+    assert [activity and activity.doing for activity in said] == [
+        None,
+        None,
+        *["compute-bound"] * 3,
+    ]
+    at_end = [recent.add(idle, None, 5.0 + now) for now in range(int(WINDOW) + 1)]
     assert at_end[-1]
-    assert at_end[-1].verdict == "idle"
+    assert at_end[-1].doing == "idle"
     assert at_end[10]
-    assert at_end[10].verdict != "idle"
+    assert at_end[10].doing != "idle"
 
 
 def test_seldom_looks_are_kept_for_longer() -> None:
     recent = ActivityWindow()
-    said = [recent.with_verdict(looks()[0], None, now * 60.0) for now in range(4)]
-    assert [verdict and verdict.verdict for verdict in said] == [None, None, "busy", "busy"]
+    said = [recent.add(looks()[0], None, now * 60.0) for now in range(4)]
+    assert [activity and activity.doing for activity in said] == [None, None, "busy", "busy"]
 
 
 def test_a_look_keeps_its_values_and_utilization_is_none_of_them() -> None:
     recent, plain = ActivityWindow(), ActivityWindow()
     for now in range(3):
-        judged = recent.with_verdict(Activity(sm=0.5, dram=0.2), 0.9, float(now))
-        other = plain.with_verdict(None, 0.9, float(now))
-    assert judged == Activity(sm=0.5, dram=0.2, verdict="busy")
-    assert other == Activity(verdict="busy (by UTIL)")
-    assert ActivityWindow().with_verdict(None, None, 0.0) is None
+        judged = recent.add(Activity(sm=0.5, dram=0.2), 0.9, float(now))
+        other = plain.add(None, 0.9, float(now))
+    assert judged == Activity(sm=0.5, dram=0.2, doing="busy")
+    assert other == Activity(doing="busy (by UTIL)")
+    assert ActivityWindow().add(None, None, 0.0) is None

@@ -31,7 +31,7 @@ BUSY = gpu_of(
     sm_clock=1_980_000_000,
     pstate=2,
 )
-WORK = Activity(graphics=0.98, sm=0.91, tensor=0.44, dram=0.58, verdict="compute-bound")
+WORK = Activity(graphics=0.98, sm=0.91, tensor=0.44, dram=0.58, doing="compute-bound")
 
 
 class Drawn:
@@ -137,10 +137,10 @@ def test_columns_of_a_width(width: int, words: list[str], absent: list[str]) -> 
 _EVERYTHING = frame_of(
     gpu_of(0, name="NVIDIA GeForce RTX 2080 Ti", fan=0.3, pstate=8, thermal=Thermal(margin=1.0,
            memory=2.0), throttle=Throttle(reasons=tuple(THROTTLE_REASONS)),
-           activity=Activity(sm=0.5, tensor=0.5, dram=0.5, verdict="waiting for input")),
+           activity=Activity(sm=0.5, tensor=0.5, dram=0.5, doing="waiting for input")),
     gpu_of(1, power_limit=1000.0, power=1000.0, temperature=105.0, mig_mode=True,
            mig=(MigDevice(gi=13, ci=0, profile="1c.2g.20gb"),)),
-    gpu_of(2, activity=Activity(verdict="busy (by UTIL)")),
+    gpu_of(2, activity=Activity(doing="busy (by UTIL)")),
 )  # fmt: skip
 
 
@@ -289,7 +289,7 @@ def test_what_holds_the_clocks_back_is_said_in_words() -> None:
     ("gpu", "said"),
     [
         ({"activity": WORK}, "compute-bound"),
-        ({"activity": Activity(verdict="busy (by UTIL)")}, "busy"),
+        ({"activity": Activity(doing="busy (by UTIL)")}, "busy"),
         ({"activity": None}, UNICODE.pending),
         ({"activity": None, "utilization": None}, UNICODE.not_available),
     ],
@@ -307,13 +307,13 @@ def test_verdict(gpu: dict[str, Any], said: str) -> None:
 
 def test_a_free_gpu_does_nothing() -> None:
     """Whatever a display's few percent look like without GPM."""
-    gpu = gpu_of(0, utilization=0.05, activity=Activity(verdict="waiting for input (by UTIL)"))
+    gpu = gpu_of(0, utilization=0.05, activity=Activity(doing="waiting for input (by UTIL)"))
     assert Drawn(frame_of(gpu)).cell(0, "DOING (by UTIL)") == "idle"
 
 
 def test_what_is_to_be_mended_stands_out() -> None:
     words = ("busy", "waiting for input")
-    gpus = [gpu_of(n, activity=Activity(verdict=word)) for n, word in enumerate(words)]
+    gpus = [gpu_of(n, activity=Activity(doing=word)) for n, word in enumerate(words)]
     drawn = Drawn(frame_of(*gpus, process_of(100), process_of(101, 1)))
     assert [drawn.role(n, word) for n, word in enumerate(words)] == ["text", "notice"]
 

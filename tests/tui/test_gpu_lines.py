@@ -41,7 +41,7 @@ def test_every_metric_of_a_full_gpu(paper: Paper) -> None:
     page = page_of(demo_frame(NOON, 0.0, 1.0), paper=paper)
     for name, metrics in SECTIONS.items():
         lines = "\n".join(section(page, name))
-        above = {"state", "stale_for", "error", "activity.verdict"}
+        above = {"state", "stale_for", "error", "activity.doing"}
         for metric in metrics:
             assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
             if metric.id not in above:
@@ -151,7 +151,7 @@ def test_hostile_values(width: int) -> None:
     gpu = gpu_of(
         0, name=hostile, error=hostile, identity=Identity(serial=hostile, vbios="x" * 300),
         throttle=Throttle(reasons=(hostile,), shares={hostile: 0.5}),
-        activity=Activity(verdict=hostile, sm=0.5),
+        activity=Activity(doing=hostile, sm=0.5),
     )  # fmt: skip
     links = (("X", hostile), (hostile, "X"))
     frame = frame_of(gpu, gpu_of(1), process_of(1, user=hostile), links=links)

@@ -89,7 +89,7 @@ class _Meter:
     def read(self, gpu: Any, utilization: float | None, now: float) -> Activity | None:
         if now >= self._due:
             sample = None if gpu is None or self._refused else self._sample(gpu)
-            self._latest = self._window.with_verdict(sample, utilization, now)
+            self._latest = self._window.add(sample, utilization, now)
             self._due = now + _EVERY
         return self._latest
 

@@ -14,7 +14,7 @@ from gputop.model.machine.limits import CONTAINER, limits
 from gputop.model.machine.text import counted, duration, short_name
 from gputop.model.metrics.gpu import SECTIONS
 
-_UNSAID = {"memory_unaccounted", "idle_for", "activity.verdict", "throttle.shares", "mig"}
+_UNSAID = {"memory_unaccounted", "idle_for", "activity.doing", "throttle.shares", "mig"}
 _UNSAID |= {"stale_for", "error"}
 """Metrics that may be None although all is well, or in the first frames."""
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from gputop.model.machine.sections import Activity
 
 WINDOW = 30.0
-"""Seconds of the past that a verdict is about."""
+"""Seconds of the past that DOING is about."""
 FEWEST = 3
-"""Samples that a verdict needs at least; they may be older than the window."""
+"""Samples that it needs at least; they may be older than the window."""
 
 IDLE = 0.02
 """Share of SMs in use under which a GPU is called idle: a display or a monitor needs less."""
@@ -35,7 +35,7 @@ PIPE_HIGH = 0.3
 TENSOR_UNUSED = 0.01
 
 BY_UTILIZATION = " (by UTIL)"
-"""Ends a verdict made without GPM, from utilization: the share of time with something running,
+"""Ends what is said without GPM, from utilization: the share of time with something running,
 however little."""
 
 WORDS = (
@@ -63,46 +63,46 @@ WORDS = (
         "something ran",
     ),
 )
-"""Every verdict and what it means; the first that fits counts."""
+"""Everything that a GPU can be doing and what it means; the first that fits counts."""
 
 
 class ActivityWindow:
-    """The samples of one GPU, or of one of its instances, that a verdict rests on."""
+    """The samples of one GPU, or of one of its instances, in the last half minute."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, Activity]] = deque()
+        self._samples: deque[tuple[float, Activity]] = deque()
 
-    def with_verdict(
+    def add(
         self, sample: Activity | None, utilization: float | None, now: float
     ) -> Activity | None:
-        """Return the sample of `now` (seconds) with a verdict; without one, the verdict alone."""
+        """Add the sample of `now` (seconds), and return it with `doing`; without one, only that."""
         activity = sample
         if activity is None and utilization is not None:
             activity = Activity(graphics=utilization)
         if activity is not None:
-            self._looks.append((now, activity))
-        while len(self._looks) > FEWEST and self._looks[0][0] < now - WINDOW:
-            self._looks.popleft()
-        words = verdict([activity for _, activity in self._looks])
+            self._samples.append((now, activity))
+        while len(self._samples) > FEWEST and self._samples[0][0] < now - WINDOW:
+            self._samples.popleft()
+        doing = activity_words([activity for _, activity in self._samples])
         if sample is not None:
-            return replace(sample, verdict=words)
-        return None if words is None else Activity(verdict=words)
+            return replace(sample, doing=doing)
+        return None if doing is None else Activity(doing=doing)
 
 
-def verdict(activities: Sequence[Activity]) -> str | None:
+def activity_words(activities: Sequence[Activity]) -> str | None:
     """Return one of WORDS for samples in their order; None if there are too few."""
     measured = [activity for activity in activities if activity.sm is not None]
     if len(measured) >= FEWEST:
         # Samples from before the job started say nothing about it.
         at_work = list(dropwhile(lambda activity: (activity.sm or 0.0) < IDLE, measured))
-        return _doing(at_work) if len(at_work) >= FEWEST else "idle"
+        return _measured_words(at_work) if len(at_work) >= FEWEST else "idle"
     ratios = [activity.graphics for activity in activities if activity.graphics is not None]
     if measured or len(ratios) < FEWEST:
         return None
-    return _by_utilization(ratios) + BY_UTILIZATION
+    return _utilization_words(ratios) + BY_UTILIZATION
 
 
-def _doing(activities: Sequence[Activity]) -> str:
+def _measured_words(activities: Sequence[Activity]) -> str:
     sm = _mean(activity.sm for activity in activities)
     tensor = _mean(activity.tensor for activity in activities)
     single = max(
@@ -125,7 +125,7 @@ def _doing(activities: Sequence[Activity]) -> str:
     return "compute-bound" if max(tensor, single, double) >= PIPE_HIGH else "busy"
 
 
-def _by_utilization(ratios: Sequence[float]) -> str:
+def _utilization_words(ratios: Sequence[float]) -> str:
     at_work = list(dropwhile(lambda ratio: ratio < IDLE, ratios))
     if len(at_work) < FEWEST:
         return "idle"

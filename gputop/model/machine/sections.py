@@ -255,7 +255,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of the chip did since the previous sample, by NVML's GPM (Hopper and later).
-    Without GPM there is only the verdict, which says so."""
+    Without GPM there is only `doing`, which says so."""
 
     graphics: Annotated[Ratio, "GR-ACT", "time in which anything ran"] = None
     """In MIG instances, too."""
@@ -274,5 +274,5 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per second, sent over NVLink."""
     nvlink_rx: float | None = None
     """Bytes per second, received over NVLink."""
-    verdict: Annotated[Text, "DOING", "what the last half minute looks like"] = None
+    doing: Annotated[Text, "DOING", "what the last half minute looks like"] = None
     """See `model.health.activity`."""

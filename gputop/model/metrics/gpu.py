@@ -18,7 +18,7 @@ _HEADINGS = {
     "Identity": "index name uuid pci_bus_id minor identity cores sm",
     "Memory": "memory_total memory_used memory_free memory_reserved memory_unaccounted bar1",
     "Utilization": "utilization memory_utilization engines idle_for",
-    "Activity": "activity.verdict activity",
+    "Activity": "activity.doing activity",
     "Clocks": "sm_clock sm_clock_max memory_clock clocks.memory_max clocks pstate throttle",
     "Power": "power power_more.average power_more.instant power_limit power_more",
     "Temperature": "temperature thermal fan",

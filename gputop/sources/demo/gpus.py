@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.model.health.activity import FEWEST, verdict
+from gputop.model.health.activity import FEWEST, activity_words
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.sections import (
     Activity,
@@ -146,7 +146,7 @@ def _moving_data(gpu: Gpu, work: _Work, load: float, moving: float) -> Gpu:
         pcie=Pcie(generation=5 if load else 1, generation_max=5, width=16, width_max=16,
                   tx=pcie_tx, rx=pcie_rx, replays=0),
         nvlink=Nvlink(up=_NVLINKS, down=0, tx=nvlink_tx, rx=nvlink_rx, errors=0),
-        activity=replace(activity, verdict=verdict([activity] * FEWEST)),
+        activity=replace(activity, doing=activity_words([activity] * FEWEST)),
     )  # fmt: skip
 
 

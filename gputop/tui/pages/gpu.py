@@ -51,7 +51,7 @@ _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
 _LONGEST = 300.0
-_SAID_ABOVE = ("state", "stale_for", "error", "activity.verdict")
+_SAID_ABOVE = ("state", "stale_for", "error", "activity.doing")
 """Metrics that the top of the page shows, if they have something to say."""
 _key = partial(described_key, "GPU", area="gpu")
 
@@ -141,8 +141,8 @@ def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
         yield from paper.wrapped(text, 1)
     if gpu.state == "lost" and gpu.error is not None:
         yield from paper.wrapped(gpu.error, 1, "alarm")
-    if gpu.activity is not None and gpu.activity.verdict is not None:
-        yield from paper.wrapped(f"in the last half minute: {gpu.activity.verdict}", 1)
+    if gpu.activity is not None and gpu.activity.doing is not None:
+        yield from paper.wrapped(f"in the last half minute: {gpu.activity.doing}", 1)
 
 
 def _reserved(reservation: Reservation, now: float) -> str:

@@ -111,12 +111,12 @@ def memory(device: Gpu | MigDevice, role: str, glyphs: GlyphSet) -> Sequence[Pie
 
 def doing(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
     """Return what the device has been doing in the last half minute."""
-    verdict = device.activity.verdict if device.activity else None
-    if verdict is None:
+    doing = device.activity.doing if device.activity else None
+    if doing is None:
         coming = device.activity or (isinstance(device, Gpu) and device.utilization is not None)
         return (glyphs.pending if coming else glyphs.not_available, "quiet")
-    word = verdict.removesuffix(BY_UTILIZATION)
-    return (word, "notice" if verdict in _TO_MEND else "quiet" if word == "idle" else "text")
+    word = doing.removesuffix(BY_UTILIZATION)
+    return (word, "notice" if doing in _TO_MEND else "quiet" if word == "idle" else "text")
 
 
 def level_role(share: float, thresholds: Thresholds) -> str:

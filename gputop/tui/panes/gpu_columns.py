@@ -137,9 +137,9 @@ class GpuColumns:
         much of the chip is active if GPM reports it."""
         activities = [gpu.activity for gpu in gpus]
         activities += [device.activity for gpu in gpus for device in gpu.mig or ()]
-        verdicts = [activity.verdict for activity in activities if activity and activity.verdict]
-        by_utilization = verdicts and all(text.endswith(BY_UTILIZATION) for text in verdicts)
-        label = GPU["activity.verdict"].label + (BY_UTILIZATION if by_utilization else "")
+        words = [activity.doing for activity in activities if activity and activity.doing]
+        by_utilization = words and all(text.endswith(BY_UTILIZATION) for text in words)
+        label = GPU["activity.doing"].label + (BY_UTILIZATION if by_utilization else "")
         yield Column("doing", label, len(_DOING), len(_DOING), 7, self._doing, left=True)
         if self._width < _WIDER:
             return
