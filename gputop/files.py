@@ -11,8 +11,9 @@ relative to the folder that was checked, even if that is renamed:
 
 Folders are made for their user alone (0700), files as well (0600).
 
-`trust.why_not` walks a path as well, and differs in what it asks: whether others could change what
-is there. It counts the owner of gputop's own files as root, keeps nothing open and makes nothing.
+`trust.reason_untrusted` walks a path as well, and differs in what it asks: whether others could
+change what is there. It counts the owner of gputop's own files as root, keeps nothing open and
+makes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from gputop.trust import is_unmapped, open_regular, why_open
+from gputop.trust import is_unmapped, open_regular, reason_writable
 
 _MOST_LINKS = 40
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -86,7 +87,7 @@ class Folder:
         about = os.fstat(self.descriptor)
         if about.st_uid != 0 and not is_unmapped(about.st_uid):
             raise UnsafeFileError(self.path, _foreign(about))
-        if reason := why_open(about, None if above is None else os.fstat(above.descriptor)):
+        if reason := reason_writable(about, None if above is None else os.fstat(above.descriptor)):
             raise UnsafeFileError(self.path, reason)
 
     def below(self, name: str, make: bool = False) -> Folder:

@@ -65,7 +65,7 @@ def is_elevated() -> bool:
     return _elevated
 
 
-def why_not(path: str, sticky: bool = False) -> str | None:
+def reason_untrusted(path: str, sticky: bool = False) -> str | None:
     """Return why users other than root can change what is at a path; None if they cannot. `sticky`:
     it may be a folder open to all, from which only the owners of files can delete them.
 
@@ -76,7 +76,7 @@ def why_not(path: str, sticky: bool = False) -> str | None:
     if not path.startswith("/"):
         return f"{path} is relative"
     about = os.lstat("/")
-    if reason := _why_not_this("/", about):
+    if reason := _entry_untrusted("/", about):
         return reason
     while todo:
         part, above = todo.pop(), about
@@ -86,7 +86,7 @@ def why_not(path: str, sticky: bool = False) -> str | None:
             continue
         entry = os.path.join(current, part)
         about = os.lstat(entry)
-        if reason := _why_not_this(entry, about, above):
+        if reason := _entry_untrusted(entry, about, above):
             return reason
         if not stat.S_ISLNK(about.st_mode):
             current = entry
@@ -102,8 +102,8 @@ def why_not(path: str, sticky: bool = False) -> str | None:
 
 
 def is_roots(path: str, sticky: bool = False) -> bool:
-    """Return whether a path exists and only root can change what is there (see `why_not`)."""
-    return _why_not_roots(path, sticky) is None
+    """Return whether a path exists, and only root can change what is there (`reason_untrusted`)."""
+    return _reason_or_error(path, sticky) is None
 
 
 def find_program(
@@ -117,7 +117,7 @@ def find_program(
         path = f"{folder}/{name}"
         if not folder.startswith("/") or not _is_program(path):
             continue
-        refused = _why_not_roots(path) if is_elevated() else None
+        refused = _reason_or_error(path) if is_elevated() else None
         if refused is None:
             return path, None
         reason = reason or f"{path} is not run as root: {refused}"
@@ -158,15 +158,16 @@ def may_connect(path: str) -> bool:
     return usable and (not is_elevated() or is_roots(path))
 
 
-def why_not_tree(folder: str) -> str | None:
+def reason_tree_untrusted(folder: str) -> str | None:
     """Return why users other than root can change a folder or anything below it. OSError."""
-    reason, waiting, count, device = why_not(folder), [folder], 0, os.stat(folder).st_dev
+    reason, waiting, count, device = reason_untrusted(folder), [folder], 0, os.stat(folder).st_dev
     while waiting and reason is None:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 count, about = count + 1, entry.stat(follow_symlinks=False)
                 link = stat.S_ISLNK(about.st_mode)
-                reason = why_not(entry.path) if link else _why_not_this(entry.path, about)
+                path = entry.path
+                reason = reason_untrusted(path) if link else _entry_untrusted(path, about)
                 if about.st_dev != device and (uid := _mounted_by(about.st_dev)):
                     return f"{entry.path} is a file system of uid {uid}'s own making"
                 if reason or count > _MOST_FILES:
@@ -222,14 +223,14 @@ def _is_program(path: str) -> bool:
         return False
 
 
-def _why_not_roots(path: str, sticky: bool = False) -> str | None:
+def _reason_or_error(path: str, sticky: bool = False) -> str | None:
     try:
-        return why_not(path, sticky)
+        return reason_untrusted(path, sticky)
     except (OSError, ValueError) as error:
         return f"it cannot be looked at: {getattr(error, 'strerror', None) or error}"
 
 
-def _why_not_this(
+def _entry_untrusted(
     path: str, about: os.stat_result, above: os.stat_result | None = None
 ) -> str | None:
     """Return why others can change an entry of a folder (`above`) that is root's; None if not."""
@@ -237,11 +238,11 @@ def _why_not_this(
         return f"{path} belongs to uid {about.st_uid}"
     if above is not None and above.st_mode & _OTHERS and not stat.S_ISDIR(about.st_mode):
         return f"{os.path.dirname(path)} may be written to by others"
-    reason = why_open(about, above)
+    reason = reason_writable(about, above)
     return reason and f"{path} {reason}"
 
 
-def why_open(about: os.stat_result, above: os.stat_result | None = None) -> str | None:
+def reason_writable(about: os.stat_result, above: os.stat_result | None = None) -> str | None:
     """Return why others than its owner can change a folder or file, by its mode and file system;
     None if they cannot. The folder `above` must be writable by the owner alone, or sticky."""
     folder = stat.S_ISDIR(about.st_mode)

@@ -101,7 +101,7 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
         [order] = [request for request in source.requests if isinstance(request, Signal)]
         users = {process.pid: process.user for process in real[-1].processes}
         said = tuple(
-            Verdict(order=order.id, process=target.process, signal=0,
+            Verdict(request_id=order.id, process=target.process, signal=0,
                     outcome="alive", user=(user := users[target.process.pid]), parent=1,
                     words="" if user == "carol" else f"it is {user}'s",
                     caution=None if user == "carol" else "foreign")

@@ -526,7 +526,7 @@ def test_a_file_system_that_says_it_is_roots(tmp_path: Path) -> None:
     with Fuse(tmp_path / "mount", user=EVE) as fuse:
         fuse.serve()
         assert os.stat(tmp_path / "mount").st_uid == 0
-        assert "of uid 4242's own making" in str(trust.why_not(str(tmp_path / "mount")))
+        assert "of uid 4242's own making" in str(trust.reason_untrusted(str(tmp_path / "mount")))
     with Fuse(tmp_path / "mount", user=0) as fuse:
         fuse.serve()
         assert trust.is_roots(str(tmp_path / "mount"))
@@ -543,7 +543,10 @@ def test_a_file_system_that_hides_whose_it_is(name: str, source: str, tmp_path: 
     folder.mkdir()
     with Fuse(folder, user=EVE, source=source) as fuse:
         fuse.serve()
-        assert trust.why_not(str(folder)) == f"{folder} is a file system of uid {EVE}'s own making"
+        assert (
+            trust.reason_untrusted(str(folder))
+            == f"{folder} is a file system of uid {EVE}'s own making"
+        )
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:

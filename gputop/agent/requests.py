@@ -92,7 +92,7 @@ class Responder:
         return [asked.id for asked, _ in alike]
 
 
-class RequestDesk:
+class RequestHandler:
     """Hands each request to its responder."""
 
     def __init__(

@@ -48,7 +48,7 @@ from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN, Versions, parse_versions
 
 if TYPE_CHECKING:
-    from gputop.agent.requests import RequestDesk
+    from gputop.agent.requests import RequestHandler
 
 _SHARE_OF_INTERVAL = 0.8
 _LEAST_TIMEOUT = 0.25
@@ -64,7 +64,7 @@ _endings: list[Callable[[], None]] = []
 """Functions to call before the agent ends."""
 
 
-class Outlet:
+class MessageWriter:
     """Writes the agent's numbered lines, one at a time, from any thread."""
 
     def __init__(self) -> None:
@@ -114,33 +114,33 @@ def serve(
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
     end_on_errors(READER.stop)
-    outlet = Outlet()
-    outlet.send(_hello(reader))
+    writer = MessageWriter()
+    writer.send(_hello(reader))
     READER.start()
     collector = Collector(preview, driver, brief, links)
     schedule = _Schedule(interval)
-    inlet = _Inlet(schedule.requests, outlet)
-    threading.Thread(target=inlet.listen, name="requests", daemon=True).start()
+    requests = _RequestReader(schedule.requests, writer)
+    threading.Thread(target=requests.listen, name="requests", daemon=True).start()
     if lease is not None:
-        threading.Thread(target=inlet.watch, args=(lease,), name="lease", daemon=True).start()
+        threading.Thread(target=requests.watch, args=(lease,), name="lease", daemon=True).start()
     if preview:
-        outlet.send_frame(collector.collect(schedule.interval, schedule.timeout))
+        writer.send_frame(collector.collect(schedule.interval, schedule.timeout))
     frame = collector.collect(schedule.interval, schedule.timeout)
-    outlet.send_frame(frame)
+    writer.send_frame(frame)
     # Imported after the first frame, which is urgent.
-    from gputop.agent.requests import RequestDesk
+    from gputop.agent.requests import RequestHandler
 
     record = IdleRecord() if files else None
-    desk = RequestDesk(outlet.reply, MemoryWatch(lambda: collector.gpus), frame, files)
-    _endings.append(desk.finish)
-    inlet.desks.put(desk)
+    handler = RequestHandler(writer.reply, MemoryWatch(lambda: collector.gpus), frame, files)
+    _endings.append(handler.finish)
+    requests.handlers.put(handler)
     gc.enable()
     gc.freeze()  # these objects stay: scanning them again and again costs a tick
     while True:
         schedule.wait()
         frame = collector.collect(schedule.interval, schedule.timeout)
-        desk.show(frame)
-        outlet.send_frame(frame)
+        handler.show(frame)
+        writer.send_frame(frame)
         if record is not None:
             record.keep(frame)
 
@@ -149,11 +149,11 @@ def serve_once(reader: Versions = SPOKEN, brief: bool = False, links: bool = Tru
     """Send one frame and end. It has the CPU use of processes, and the idle times that other agents
     recorded."""
     end_on_errors(READER.stop)
-    outlet = Outlet()
-    outlet.send(_hello(reader))
+    writer = MessageWriter()
+    writer.send(_hello(reader))
     READER.start()
     collector = Collector(brief=brief, links=links)
-    outlet.send_frame(with_idle_times(collector.collect(None, _ONCE_TIMEOUT, settle=True)))
+    writer.send_frame(with_idle_times(collector.collect(None, _ONCE_TIMEOUT, settle=True)))
     READER.stop()
     os._exit(0)
 
@@ -213,19 +213,19 @@ class _Schedule:
         return isinstance(request, Refresh)
 
 
-class _Inlet:
+class _RequestReader:
     """Reads requests from standard input; the agent ends when that ends.
 
     The end, pings and requests for a Reply do not wait for a frame in progress, except that
     requests for a Reply wait for the first one.
     """
 
-    def __init__(self, requests: queue.SimpleQueue[Request], outlet: Outlet) -> None:
+    def __init__(self, requests: queue.SimpleQueue[Request], writer: MessageWriter) -> None:
         """`requests` takes the requests about frames."""
-        self._requests, self._outlet = requests, outlet
-        self.desks: queue.SimpleQueue[RequestDesk] = queue.SimpleQueue()
-        """Delivers the desk, once there is one."""
-        self._desk: RequestDesk | None = None
+        self._requests, self._writer = requests, writer
+        self.handlers: queue.SimpleQueue[RequestHandler] = queue.SimpleQueue()
+        """Delivers the handler, once there is one."""
+        self._handler: RequestHandler | None = None
         self._heard = time.monotonic()
 
     def listen(self) -> None:
@@ -246,10 +246,10 @@ class _Inlet:
 
     def _take(self, request: Request | None) -> None:
         if isinstance(request, Ping):
-            self._outlet.reply(Reply(request=request.id))
+            self._writer.reply(Reply(request=request.id))
         elif isinstance(request, AnsweredRequest):
-            self._desk = self._desk or self.desks.get()
-            self._desk.ask(request)
+            self._handler = self._handler or self.handlers.get()
+            self._handler.ask(request)
         elif request is not None:
             self._requests.put(request)
 

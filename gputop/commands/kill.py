@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         verdicts = _signalled(plans, _confirmed(plans, options), options)
     _report(options, verdicts)
     every = [verdict for group in verdicts.values() for verdict in group]
-    for reason in dict.fromkeys(verdict.unnoted for verdict in every if verdict.unnoted):
+    for reason in dict.fromkeys(verdict.audit_error for verdict in every if verdict.audit_error):
         complain(reason)
     if any(verdict.outcome == "refused" and verdict.caution in FOREIGN for verdict in every):
         complain("--foreign signals other users' and containers' processes as well")

@@ -14,7 +14,7 @@ from itertools import islice
 from gputop.deadline import within
 from gputop.errors import GputopError
 from gputop.files import lock_file, reason_of
-from gputop.trust import is_elevated, why_open
+from gputop.trust import is_elevated, reason_writable
 
 VARIABLE = "GPUTOP_LOCKS"
 """The variable that names another folder than the usual ones."""
@@ -62,7 +62,7 @@ def open_to_read(path: str) -> int:
     descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     try:
         about, above = os.fstat(descriptor), os.stat(os.path.dirname(path) or "/")
-        if about.st_dev != above.st_dev and (why := why_open(about, above)):
+        if about.st_dev != above.st_dev and (why := reason_writable(about, above)):
             raise OSError(f"{path} {why}")
     except BaseException:
         os.close(descriptor)

@@ -112,7 +112,7 @@ def _reply_to_unsent(request: Request) -> Reply | None:
     if isinstance(request, Signal):
         verdicts = (
             Verdict(
-                order=request.id, process=target.process,
+                request_id=request.id, process=target.process,
                 signal=request.number, outcome="unknown", words=_NO_ROOM,
             )
             for target in request.targets

@@ -175,7 +175,7 @@ def test_a_disk_that_does_not_answer_delays_no_signal(here: Machine, dead: Path)
             until(lambda pid=pid: gone(pid), within=0.8)  # type: ignore[misc]
             [told] = verdicts_of(agent, order)
             assert told["outcome"] == "exited"
-            assert told["unnoted"] == "not in the audit log yet: no answer for 1 s"
+            assert told["audit_error"] == "not in the audit log yet: no answer for 1 s"
         agent.close_stdin()
         assert until(lambda: agent.process.poll() is not None, within=3)
 
@@ -211,7 +211,7 @@ def test_a_log_that_answers_again_gets_its_lines(here: Machine, log: Path) -> No
         agent.line()
         fcntl.flock(other, fcntl.LOCK_EX)
         order = send(agent, target(pids[0]))
-        while "no answer for 1 s" not in agent.reply(order)["verdicts"][0]["unnoted"]:
+        while "no answer for 1 s" not in agent.reply(order)["verdicts"][0]["audit_error"]:
             pass
         fcntl.flock(other, fcntl.LOCK_UN)
         until(lambda: (pids[0], "sent") in noted(log))

@@ -396,7 +396,8 @@ def in_child(prepare: Callable[[], object], order: Signal) -> list[Json]:
         try:
             prepare()
             told = [
-                [process.outcome, process.words, process.unnoted] for process in in_process(order)
+                [process.outcome, process.words, process.audit_error]
+                for process in in_process(order)
             ]
             os.write(write, json.dumps(told).encode())
         finally:
@@ -416,14 +417,14 @@ def test_not_permitted(start: Start, state: Path) -> None:
     program = start(READY)
     pid = program.pid
     order = Signal("a", (target_of(pid),), 15, 1.0)
-    [(outcome, words, unnoted)] = in_child(lambda: os.setuid(NOBODY), order)
+    [(outcome, words, audit_error)] = in_child(lambda: os.setuid(NOBODY), order)
     if NESTED:  # what another user's has open shows nothing
         assert outcome == "other_namespace"
         assert program.poll() is None
         return
     assert outcome == "not_permitted"
     assert f"not permitted; this would do it: sudo kill -TERM {pid}" in words
-    assert unnoted == f"not in the audit log: {state}: Permission denied"
+    assert audit_error == f"not in the audit log: {state}: Permission denied"
     assert program.poll() is None
 
 
@@ -578,9 +579,8 @@ def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
     nobody = tuple(Target(ProcessId(5_000_000 + n, 1)) for n in range(150))
     for order in "ab":
         signals.send(Signal(order, nobody, 15, 1.0))
-    until(
-        lambda: [verdict.verdict.order for verdict in signals._attempts] == [*"a" * 50, *"b" * 150]
-    )
+    kept = [*"a" * 50, *"b" * 150]
+    until(lambda: [attempt.verdict.request_id for attempt in signals._attempts] == kept)
 
 
 @pytest.mark.system

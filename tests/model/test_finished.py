@@ -147,7 +147,7 @@ def test_another_machine_or_boot_ends_nothing() -> None:
 def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> None:
     verdict = Verdict(
         **{
-            "order": "1",
+            "request_id": "1",
             "process": id_of(1),
             "signal": 15,
             "outcome": "exited",
@@ -165,8 +165,8 @@ def test_how_it_ended_where_that_is_known(values: dict[str, Any], how: str) -> N
 def test_who_ignored_one_signal_and_ended_of_another() -> None:
     """Told in any order, and again when nothing of it is new."""
     usual: dict[str, Any] = {"process": id_of(1)}
-    term = Verdict(order="1", signal=15, outcome="ignored", **usual)
-    kill = Verdict(order="2", signal=9, outcome="exited", **usual)
+    term = Verdict(request_id="1", signal=15, outcome="ignored", **usual)
+    kill = Verdict(request_id="2", signal=9, outcome="exited", **usual)
     both = "KILL, not TERM"
     for verdicts, how in (([term, kill], both), ([kill, term], both), ([term], ""),
                           ([kill], "KILL")):  # fmt: skip

@@ -24,15 +24,15 @@ BOB = SignalTarget(id_of(20), "bob", "python eval.py", held=(("1", GIB),))
 def verdict(order: Signal | str, pid: int, outcome: Any = "alive", **more: Any) -> Verdict:
     id_ = order if isinstance(order, str) else order.id
     usual = {"process": id_of(pid), "signal": 0, "words": f"{outcome} it is"}
-    return Verdict(order=id_, outcome=outcome, **{**usual, **more})
+    return Verdict(request_id=id_, outcome=outcome, **{**usual, **more})
 
 
 def told(state: SignalDialogState, *verdicts: Verdict, pids: tuple[int, ...] = (10, 20)) -> None:
     """Let it have a frame with these processes, and replies with the verdicts."""
     there = frame((gpu(0), gpu(1)), [process(pid) for pid in pids])
     state.handle(Frame(host=there.host, time=2000.0, gpus=there.gpus, processes=there.processes))
-    for order in dict.fromkeys(verdict.order for verdict in verdicts):
-        of = tuple(verdict for verdict in verdicts if verdict.order == order)
+    for order in dict.fromkeys(verdict.request_id for verdict in verdicts):
+        of = tuple(verdict for verdict in verdicts if verdict.request_id == order)
         state.handle_reply(Reply(request=order, verdicts=of))
 
 

@@ -101,7 +101,7 @@ REPLIES = (
         done=False,
         verdicts=(
             Verdict(
-                order="s1",
+                request_id="s1",
                 process=ProcessId(21195, 4711),
                 start_time=1700000000.25,
                 command="python train.py",

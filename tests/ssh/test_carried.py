@@ -91,7 +91,7 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
         assert [reply.error for reply in replies] == [None] * len(replies)
         [verdict] = replies[-1].verdicts
         assert verdict.outcome in ("exited", "zombie")
-        assert verdict.unnoted.startswith("not in the audit log: nothing is written on a host")
+        assert verdict.audit_error.startswith("not in the audit log: nothing is written on a host")
     until(lambda: not sshd.processes(host), within=2)
     assert sshd.files(host) == before
     assert not Path("/run/gputop", f"{agent}.idle").exists()

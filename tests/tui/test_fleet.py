@@ -41,7 +41,7 @@ def verdict_of(order: Signal) -> Verdict:
     """The only process of an order has ended."""
     [target] = order.targets
     return Verdict(
-        order=order.id, process=target.process, signal=order.number,
+        request_id=order.id, process=target.process, signal=order.number,
         outcome="exited", words="ended at once",
     )  # fmt: skip
 

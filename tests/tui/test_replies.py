@@ -40,7 +40,7 @@ def detail(pid: int, files: int) -> ProcessDetail:
 def exited(order: Signal) -> tuple[Verdict, ...]:
     """Its processes have ended at once."""
     return tuple(
-        Verdict(order=order.id, process=target.process, signal=order.number,
+        Verdict(request_id=order.id, process=target.process, signal=order.number,
                 outcome="exited", words="ended at once")
         for target in order.targets
     )  # fmt: skip
@@ -104,7 +104,7 @@ async def test_verdicts_of_a_dialog_that_was_closed() -> None:
 
 def alive(order: Signal) -> Verdict:
     [target] = order.targets
-    return Verdict(order=order.id, process=target.process, signal=0, outcome="alive", words="")
+    return Verdict(request_id=order.id, process=target.process, signal=0, outcome="alive", words="")
 
 
 async def test_details_of_a_page_that_was_closed() -> None:

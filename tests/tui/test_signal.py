@@ -42,7 +42,7 @@ async def answer(screen: Screenful, outcome: Any = "alive", **more: Any) -> None
     frame, order = screen.app.shown.frame, orders(screen)[-1]
     assert frame is not None
     said = tuple(
-        Verdict(order=order.id, process=target.process, signal=order.number,
+        Verdict(request_id=order.id, process=target.process, signal=order.number,
                 outcome=outcome, **{"words": f"{outcome} it is", **more})
         for target in order.targets
     )  # fmt: skip
@@ -95,7 +95,7 @@ async def test_several_want_the_word(keys: list[str]) -> None:
         await answer(screen)
         if "d" in keys:
             check = orders(screen)[0]
-            root = Verdict(order=check.id, process=check.targets[0].process, signal=0,
+            root = Verdict(request_id=check.id, process=check.targets[0].process, signal=0,
                            outcome="alive", words="it is there")  # fmt: skip
             child = structs.replace(root, process=id_of(900), parent=root.process.pid)
             screen.app.screen._state._handle_check((root, child))  # type: ignore[attr-defined]

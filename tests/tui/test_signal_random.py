@@ -76,8 +76,8 @@ class World:
         self.dice.shuffle(parts)
         feed = self.screen.machine.feed
         app.on_arrived(Arrived(feed, frame_of(*GPUS, *parts, time=self.time)))
-        for order in {verdict.order for verdict in self.verdicts}:
-            said = tuple(verdict for verdict in self.verdicts if verdict.order == order)
+        for order in {verdict.request_id for verdict in self.verdicts}:
+            said = tuple(verdict for verdict in self.verdicts if verdict.request_id == order)
             app.on_arrived(Arrived(feed, Reply(request=order, verdicts=said)))
 
     async def press(self, *keys: str) -> None:
@@ -156,7 +156,7 @@ def check_verdicts(world: World, check: Signal, started: int) -> tuple[Verdict, 
     def said(process: ProcessId, parent: int) -> Verdict:
         foreign = world.dice.random() < 0.3
         caution = world.dice.choice(CAUTIONS) if foreign else None
-        return Verdict(order=check.id, process=process, signal=0, outcome="alive",
+        return Verdict(request_id=check.id, process=process, signal=0, outcome="alive",
                        caution=caution, words="it is bob's", user="bob",
                        command="python work.py", parent=parent)  # fmt: skip
 
@@ -228,7 +228,7 @@ async def once(world: World) -> str:
 async def follow(world: World, sent: Signal) -> None:
     """Some live on, and get SIGKILL; nobody else does."""
     world.verdicts = tuple(
-        Verdict(order=sent.id, process=target.process, signal=sent.number,
+        Verdict(request_id=sent.id, process=target.process, signal=sent.number,
                 outcome=world.dice.choice(OUTCOMES), words="so it is")
         for target in sent.targets
     )  # fmt: skip

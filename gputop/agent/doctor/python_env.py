@@ -22,8 +22,8 @@ from gputop.trust import (
     is_elevated,
     probe_environment,
     read_text,
-    why_not,
-    why_not_tree,
+    reason_tree_untrusted,
+    reason_untrusted,
 )
 
 _LIMIT = 15.0
@@ -138,7 +138,7 @@ def _refusal(interpreter: str) -> Finding | None:
     if not is_elevated():
         return None
     try:
-        reason = why_not(interpreter) or _why_not_code(_prefixes(interpreter))
+        reason = reason_untrusted(interpreter) or _reason_code_untrusted(_prefixes(interpreter))
     except OSError as error:
         reason = f"{error.filename} cannot be looked at: {error.strerror}"
     if reason is None:
@@ -158,25 +158,27 @@ def _prefixes(interpreter: str) -> list[Path]:
     return list(dict.fromkeys(Path(path).parent.parent for path in paths))
 
 
-def _why_not_code(prefixes: Sequence[Path]) -> str | None:
+def _reason_code_untrusted(prefixes: Sequence[Path]) -> str | None:
     for prefix in prefixes:
         files = [prefix / "pyvenv.cfg", *prefix.glob("lib/*.so*")]
         folders = [*prefix.glob("lib*/python*"), *prefix.glob("local/lib*/python*")]
         for file in files:
-            if file.exists() and (reason := why_not(str(file))):
+            if file.exists() and (reason := reason_untrusted(str(file))):
                 return reason
         for folder in folders:
-            if folder.is_dir() and (reason := why_not_tree(str(folder)) or _why_not_added(folder)):
+            if folder.is_dir() and (
+                reason := reason_tree_untrusted(str(folder)) or _reason_added_untrusted(folder)
+            ):
                 return reason
     return None
 
 
-def _why_not_added(folder: Path) -> str | None:
+def _reason_added_untrusted(folder: Path) -> str | None:
     for file in folder.glob("*-packages/*.pth"):
         for line in read_text(file).splitlines():
             added = file.parent / line.strip()
             is_path = line.strip() and not line.startswith(("import ", "import\t", "#"))
-            if is_path and added.is_dir() and (reason := why_not(str(added))):
+            if is_path and added.is_dir() and (reason := reason_untrusted(str(added))):
                 return reason
     return None
 

@@ -65,7 +65,7 @@ def _positive_celsius(degrees: float | None) -> float | None:
     return validate.positive(validate.celsius(degrees))
 
 
-def _aperture(info: Any) -> tuple[int | None, int | None]:
+def _bar1(info: Any) -> tuple[int | None, int | None]:
     if info is None:
         return None, None
     total = validate.positive(validate.memory(info.bar1Total))
@@ -96,11 +96,11 @@ class IdentitySection(Section):
         return {"compute_capability": self.capability}
 
 
-class ApertureSection(Section):
+class Bar1Section(Section):
     """BAR1, the aperture through which the PCI bus sees the memory; only its use changes."""
 
     name, kind, every = "bar1", sections.Bar1Memory, SELDOM
-    calls = {("total", "used"): (_aperture, pynvml.nvmlDeviceGetBAR1MemoryInfo)}
+    calls = {("total", "used"): (_bar1, pynvml.nvmlDeviceGetBAR1MemoryInfo)}
 
 
 class EnginesSection(Section):

@@ -48,7 +48,7 @@ _ASLEEP = {"suspended", "suspending"}
 (Documentation/ABI/testing/sysfs-devices-power)."""
 
 _SECTIONS = (
-    board.ApertureSection,
+    board.Bar1Section,
     board.EnginesSection,
     board.ClocksSection,
     board.PowerSection,
@@ -99,7 +99,7 @@ _SLOW = {
         pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC,
     ),
 }  # fmt: skip
-_EVERY_SECOND = {
+_ALTERNATE = {
     "memory_clock": (validate.hertz, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
     "pstate": (validate.pstate, pynvml.nvmlDeviceGetPerformanceState),
     "fan": (validate.fan_ratio, pynvml.nvmlDeviceGetFanSpeed),
@@ -143,17 +143,17 @@ class GpuReader:
         self._absent: set[tuple[Any, ...]] = set()
         self._fixed: dict[str, Any] = {}
         self._slow: dict[str, Any] = {}
-        self._brisk: dict[str, Any] = {}
+        self._alternate: dict[str, Any] = {}
         self._slow_due = 0.0
         self._cycle = 0
         self._in_use = False
         self._lists = ProcessLists()
-        self._slow_calls, self._brisk_calls, self._fast_calls = _SLOW, _EVERY_SECOND, _FAST
+        self._slow_calls, self._alternate_calls, self._fast_calls = _SLOW, _ALTERNATE, _FAST
         self._identity, self._nvlinks = board.IdentitySection(), NvlinkSection()
         sections = [self._identity, *(section() for section in _SECTIONS), self._nvlinks]
         if brief:
             names = marked(Gpu, BRIEF)
-            self._slow_calls, self._brisk_calls = only(_SLOW, names), only(_EVERY_SECOND, names)
+            self._slow_calls, self._alternate_calls = only(_SLOW, names), only(_ALTERNATE, names)
             self._fast_calls = only(_FAST, names)
             sections = [section for section in sections if section.shorten()]
         self._sections = Sections(sections)
@@ -214,7 +214,7 @@ class GpuReader:
             self._absent.clear()
             self._lists = ProcessLists()
             self._fixed = self._read_fixed()
-            self._slow_due, self._brisk = 0.0, {}
+            self._slow_due, self._alternate = 0.0, {}
             self._sections.reset()
         if not self._in_use and self._is_suspended():
             return self._asleep()
@@ -289,13 +289,13 @@ class GpuReader:
 
     def _read_fast(self) -> dict[str, Any]:
         rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
-        if self._cycle % 2 or not self._brisk:
-            self._brisk = values_of(self._ask, self._brisk_calls)
+        if self._cycle % 2 or not self._alternate:
+            self._alternate = values_of(self._ask, self._alternate_calls)
         return {
             "utilization": validate.ratio(rates.gpu) if rates else None,
             "memory_utilization": validate.ratio(rates.memory) if rates else None,
             **values_of(self._ask, self._fast_calls),
-            **self._brisk,
+            **self._alternate,
         }
 
     def _mig_mode(self) -> bool | None:

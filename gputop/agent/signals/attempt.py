@@ -1,4 +1,4 @@
-"""One process of an order, from the signal to its end, and the GPU memory that came back."""
+"""One process of a signal request, from the signal to its end, and the memory that came back."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class Held(NamedTuple):
 class Attempt:
     """The state of an attempt. `sent`, `ended` and `changed` are monotonic times."""
 
-    def __init__(self, order: Signal, target: Target, command: str | None) -> None:
+    def __init__(self, request: Signal, target: Target, command: str | None) -> None:
         self.target = target
-        self.grace = max(0.0, order.grace)
+        self.grace = max(0.0, request.grace)
         self.process: ProcessHandle | None = None
         self.held: tuple[Held, ...] = ()
         self.listed = False
         """Whether a GPU lists it."""
         self.freed: FreedMemory = (True, (), "")
-        self.counts = False
-        """Whether the signal can be the reason if it ends."""
+        self.may_end = False
+        """Whether the signal can be what ends it."""
         self.sent: float | None = None
         self.ended: float | None = None
         self.changed = time.monotonic()
         self.noted: SignalOutcome | None = None
         start = target.process.start_ticks
         self.verdict = Verdict(
-            order=order.id,
+            request_id=request.id,
             process=target.process,
             start_time=None if start is None else started(start),
             command=command,
-            signal=order.number,
+            signal=request.number,
             outcome="waiting",
         )
 
@@ -71,9 +71,9 @@ class Attempt:
         self.changed = time.monotonic()
 
     def end(self) -> None:
-        """Note that the process has ended; the signal ended it only if `counts` is set."""
+        """Note that the process has ended; the signal ended it only if `may_end` is set."""
         self.ended = time.monotonic()
-        if self.counts:
+        if self.may_end:
             self.say("waiting", "it has ended; waiting for its memory", ended=True)
             return
         name, outcome = signal_name(self.verdict.signal), self.verdict.outcome
@@ -81,7 +81,7 @@ class Attempt:
         self.say(outcome, f"{did}, and it has ended since", ended=True)
         self.close()
 
-    def yield_to(self, number: int) -> None:
+    def give_up(self, number: int) -> None:
         """Give up: another signal was sent after this one, so its end would not be this one's."""
         if self.verdict.outcome == "waiting":
             seconds = time.monotonic() - (self.sent or 0.0)

@@ -120,7 +120,7 @@ class ProcessHandle:
         except OSError as error:
             raise _unable(error) from None
 
-    def not_sent_to_the_dead(self) -> NotSentError:
+    def already_ended_error(self) -> NotSentError:
         """Return the error for a process that has ended."""
         parent = self.parent
         if parent is None or self.reaped:

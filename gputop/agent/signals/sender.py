@@ -46,11 +46,12 @@ _PARENT_TIMEOUT = 1.0
 _LOOK_SECONDS = 0.2
 """Seconds to search the open files of one process."""
 _REMEMBERED = 1000
-"""Order ids that are remembered, so that no order is done twice."""
+"""Ids of requests that are remembered, so that none is carried out twice."""
 
 
 class SignalSender:
-    """Does orders one after the other; each new verdict sends a Reply with all of its order."""
+    """Carries out requests one after the other; each new verdict sends a Reply with all verdicts of
+    its request."""
 
     def __init__(
         self, reply: Callable[[Reply], None], memory: MemoryWatch, logs: bool = True
@@ -58,7 +59,7 @@ class SignalSender:
         """`reply` is called in the thread. `logs`: whether there is an audit log."""
         self._reply, self._memory = reply, memory
         self._frame: Frame | None = None
-        self._orders: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
         self._known: deque[str] = deque(maxlen=_REMEMBERED)
         self._attempts: list[Attempt] = []
         self._verdicts: set[Verdict] = set()
@@ -77,19 +78,19 @@ class SignalSender:
         if self._thread is not None:
             self._wake_up()
 
-    def send(self, order: Signal) -> None:
-        """Start an order without waiting, unless it was taken before. Call it from one thread."""
-        self._orders.put(order)
+    def send(self, request: Signal) -> None:
+        """Start a request without waiting, unless it came before. Call it from one thread."""
+        self._requests.put(request)
         self._wake_up()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="signals", daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
-        """Send what was ordered before the agent ends, and log it if that does not take long."""
+        """Send what was requested before the agent ends, and log it if that does not take long."""
         if self._thread not in (None, threading.current_thread()):
             done = threading.Event()
-            self._orders.put(done)
+            self._requests.put(done)
             self._wake_up()
             done.wait(AUDIT_TIMEOUT)
 
@@ -102,12 +103,12 @@ class SignalSender:
         while True:
             self._wait()
             done = []
-            while not self._orders.empty():
-                order = self._orders.get()
-                if isinstance(order, Signal):
-                    self._begin(order)
+            while not self._requests.empty():
+                entry = self._requests.get()
+                if isinstance(entry, Signal):
+                    self._begin(entry)
                 else:
-                    done.append(order)
+                    done.append(entry)
             self._note()  # that it was sent, however soon it ends
             memory = self._memory_of_the_ended()
             for attempt in self._attempts:
@@ -134,36 +135,36 @@ class SignalSender:
         except BlockingIOError:
             return
 
-    def _begin(self, order: Signal) -> None:
+    def _begin(self, request: Signal) -> None:
         """Hold all processes before signalling the first: its effect on the others is then seen."""
-        if order.id in self._known:
+        if request.id in self._known:
             return
-        self._known.append(order.id)
-        targets = {target.process: target for target in order.targets[:MOST_TARGETS]}
-        attempts = [self._attempt(order, target) for target in targets.values()]
-        if order.descendants:
-            attempts += self._below(order, attempts)
+        self._known.append(request.id)
+        targets = {target.process: target for target in request.targets[:MOST_TARGETS]}
+        attempts = [self._attempt(request, target) for target in targets.values()]
+        if request.descendants:
+            attempts += self._below(request, attempts)
         for attempt in attempts:
             if attempt.process is not None:
                 self._send(attempt, attempt.process)
         self._attempts += attempts
         if not attempts:
-            self._reply(Reply(request=order.id))
+            self._reply(Reply(request=request.id))
 
-    def _attempt(self, order: Signal, target: Target) -> Attempt:
+    def _attempt(self, request: Signal, target: Target) -> Attempt:
         rows = self._frame.processes if self._frame else ()
         id_ = target.process
         listed = next((row for row in rows if row.id == id_), None)
-        attempt = Attempt(order, target, None if listed is None else listed.command)
+        attempt = Attempt(request, target, None if listed is None else listed.command)
         attempt.listed = listed is not None
         is_known = id_.start_ticks is not None
-        if order.descendants and is_known and all(row.pid != id_.pid for row in rows):
+        if request.descendants and is_known and all(row.pid != id_.pid for row in rows):
             self._vouched.add(id_)  # a launcher: its PID is from the user, not the driver
         try:
-            if None not in (order.boot_id, self._boot_id) and order.boot_id != self._boot_id:
+            if None not in (request.boot_id, self._boot_id) and request.boot_id != self._boot_id:
                 raise NotSentError("identity_changed", _REBOOTED)
-            if order.number not in (0, *signal.valid_signals()):
-                raise NotSentError("refused", f"{order.number} is not a signal")
+            if request.number not in (0, *signal.valid_signals()):
+                raise NotSentError("refused", f"{request.number} is not a signal")
             attempt.process = process = ProcessHandle(id_, self._vouched)
         except NotSentError as reason:
             attempt.say(reason.outcome, str(reason))
@@ -180,7 +181,7 @@ class SignalSender:
         )
         return attempt
 
-    def _below(self, order: Signal, roots: list[Attempt]) -> list[Attempt]:
+    def _below(self, request: Signal, roots: list[Attempt]) -> list[Attempt]:
         """Return the descendants, parents first: a launcher signalled first does not replace
         children that end. Each is held, and its parent is checked after that. Process 1 and the
         ancestors of gputop are left alone: they may have started everything here."""
@@ -195,16 +196,16 @@ class SignalSender:
                 if child is None or pid in pids or len(attempts) >= MOST_TARGETS:
                     continue
                 pids.add(pid)
-                attempt = self._child(order, child, above)
+                attempt = self._child(request, child, above)
                 if attempt is not None:
                     attempts.append(attempt)
         return attempts[len(roots) :]
 
-    def _child(self, order: Signal, child: ProcessId, above: Attempt) -> Attempt | None:
+    def _child(self, request: Signal, child: ProcessId, above: Attempt) -> Attempt | None:
         """Return an attempt at a child of a held process; the child need not hold a GPU."""
         assert above.process is not None
         self._vouched.add(child)
-        attempt = self._attempt(order, Target(child, above.target.forced))
+        attempt = self._attempt(request, Target(child, above.target.forced))
         parent = attempt.process and attempt.process.parent
         if parent == above.target.process.pid and not above.process.ended:
             return attempt
@@ -218,7 +219,7 @@ class SignalSender:
         number, name = verdict.signal, signal_name(verdict.signal)
         try:
             if process.ended:
-                raise process.not_sent_to_the_dead()
+                raise process.already_ended_error()
             process.send(0)
             if has_device is False:
                 raise NotSentError("refused", _WITHOUT_DEVICE)
@@ -237,8 +238,8 @@ class SignalSender:
             attempt.close()
             return
         attempt.sent = time.monotonic()
-        attempt.counts = ends_processes(number) and not discarded
-        if attempt.counts:
+        attempt.may_end = ends_processes(number) and not discarded
+        if attempt.may_end:
             self._supersede(attempt)
         if not ends_processes(number):
             attempt.say("alive", f"{name} was sent, which does not end a process")
@@ -254,7 +255,7 @@ class SignalSender:
         for attempt in self._attempts:
             is_same = attempt.target.process == later.target.process
             if attempt.process is not None and is_same:
-                attempt.yield_to(later.verdict.signal)
+                attempt.give_up(later.verdict.signal)
 
     def _memory_of_the_ended(self) -> dict[str, GpuMemory]:
         """Notice the processes that have ended; return the memory of the GPUs that they used."""
@@ -293,7 +294,7 @@ class SignalSender:
             attempt.say("exited", f"ended {after} {name}{words}", freed=freed)
             attempt.close()
         elif attempt.verdict.outcome != "zombie":
-            attempt.say("zombie", str(process.not_sent_to_the_dead()) + words, freed=freed)
+            attempt.say("zombie", str(process.already_ended_error()) + words, freed=freed)
 
     def _note(self) -> None:
         for attempt in self._attempts:
@@ -308,13 +309,13 @@ class SignalSender:
             return
         trouble = self._audit.note(verdict for _, verdict in self._to_note)
         for attempt, _ in self._to_note if trouble else ():
-            attempt.verdict = msgspec.structs.replace(attempt.verdict, unnoted=trouble)
+            attempt.verdict = msgspec.structs.replace(attempt.verdict, audit_error=trouble)
         self._to_note.clear()
 
     def _drop_settled(self) -> None:
         verdicts = [attempt.verdict for attempt in self._attempts]
-        open_ = {verdict.order for verdict in verdicts if verdict.outcome == "waiting"}
-        settled = [attempt for attempt in self._attempts if attempt.verdict.order not in open_]
+        open_ = {verdict.request_id for verdict in verdicts if verdict.outcome == "waiting"}
+        settled = [attempt for attempt in self._attempts if attempt.verdict.request_id not in open_]
         end = time.monotonic() - KEPT
         old = {attempt for attempt in settled if attempt.changed < end}
         old |= set(settled[:-MOST_TARGETS])
@@ -324,12 +325,13 @@ class SignalSender:
 
     def _tell(self) -> None:
         verdicts = [attempt.verdict for attempt in self._attempts]
-        changed = {verdict.order: None for verdict in verdicts if verdict not in self._verdicts}
+        new = (verdict for verdict in verdicts if verdict not in self._verdicts)
+        changed = dict.fromkeys(verdict.request_id for verdict in new)
         self._verdicts = set(verdicts)
-        for order in changed:
-            current = tuple(verdict for verdict in verdicts if verdict.order == order)
+        for request_id in changed:
+            current = tuple(verdict for verdict in verdicts if verdict.request_id == request_id)
             is_done = all(verdict.outcome != "waiting" for verdict in current)
-            self._reply(Reply(request=order, done=is_done, verdicts=current))
+            self._reply(Reply(request=request_id, done=is_done, verdicts=current))
 
 
 def _caution(attempt: Attempt, process: ProcessHandle) -> tuple[Caution | None, bool | None]:

@@ -1,12 +1,12 @@
 """Signals to processes: what is asked for, and what became of it.
 
-A reader names processes by their ProcessId; the agent on that machine sends the
-signal, and replies with what became of them. The reader chooses the id of an order: an order that
-comes twice is carried out once. Each reply has all verdicts of an order, in its order.
+A reader names processes by their ProcessId; the agent on that machine sends the signal, and replies
+with what became of them. The reader chooses the id of a request: one that comes twice is carried
+out once. Each reply lists the verdict on every target, in the order of the request.
 
-An order of signal 0 sends nothing: its verdicts say which processes run (`alive`) and may be
+A request for signal 0 sends nothing: its verdicts say which processes run (`alive`) and may be
 signalled, with a `caution` if a person must confirm that. With `descendants` they are the list to
-confirm, which then becomes the targets of the order that sends.
+confirm, which then becomes the targets of the request that sends.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FOREIGN: frozenset[Caution] = frozenset({"foreign", "container", "unreadable"})
 """Cautions for a process that counts as another user's."""
 
 MOST_TARGETS = 200
-"""Most targets of an order; further ones are left alone."""
+"""Most targets of a request; further ones are left alone."""
 
 _HARMLESS = {"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH"}
 """Signals that do not end a process that has no handler for them (signal(7))."""
@@ -99,17 +99,17 @@ class Freed(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one process of an order, so far; not final while it is `waiting`."""
+    """What became of one target of a request, so far; not final while it is `waiting`."""
 
-    order: str
-    """The id of the order."""
+    request_id: str
+    """The id of the request."""
     process: ProcessId
     start_time: float | None = None
     """Seconds since the epoch."""
     command: str | None = None
     user: str | None = None
     parent: int | None = None
-    """The pid of its parent, when the order came."""
+    """The pid of its parent, when the request came."""
     signal: int
     """Its number."""
     outcome: SignalOutcome
@@ -121,7 +121,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[int, ...] = ()
     """In a check, the signals that it is known to ignore."""
     freed: tuple[Freed, ...] = ()
-    unnoted: str = ""
+    audit_error: str = ""
     """Why it is not in the audit log, as a sentence that is harmless to print."""
     words: str = ""
     """The outcome as a sentence, harmless to print, with what to do if anything helps."""

@@ -21,15 +21,15 @@ class DemoSignals:
         self.ended: dict[int, float] = {}
         """When they ended, in seconds since the epoch, by PID."""
 
-    def reply(self, order: Signal, now: float) -> Reply:
-        """Return the verdicts of an order that comes at `now`."""
-        verdicts = tuple(self._verdict(order, target, now) for target in order.targets)
-        return Reply(request=order.id, verdicts=verdicts)
+    def reply(self, request: Signal, now: float) -> Reply:
+        """Return the verdicts of a request that comes at `now`."""
+        verdicts = tuple(self._verdict(request, target, now) for target in request.targets)
+        return Reply(request=request.id, verdicts=verdicts)
 
-    def _verdict(self, order: Signal, target: Target, now: float) -> Verdict:
+    def _verdict(self, request: Signal, target: Target, now: float) -> Verdict:
         job = self._jobs.get(target.process.pid)
         verdict = Verdict(
-            order=order.id, process=target.process, signal=order.number,
+            request_id=request.id, process=target.process, signal=request.number,
             outcome="gone", words="it had ended before: nothing was sent",
         )  # fmt: skip
         if job is None or job.pid in self.ended:
@@ -38,16 +38,16 @@ class DemoSignals:
         verdict = replace(
             verdict, command=job.command, user=job.user, start_time=start and start / HERTZ
         )
-        name = signal_name(order.number)
-        if order.number == 0:
+        name = signal_name(request.number)
+        if request.number == 0:
             words = f"it is {job.user}'s, and invented: signals are played here"
             ignored = (int(signal.SIGTERM),) if job.is_stubborn else ()
             return replace(
                 verdict, outcome="alive", caution="foreign", words=words, ignored=ignored
             )
-        if not ends_processes(order.number):
+        if not ends_processes(request.number):
             return replace(verdict, outcome="alive", seconds=0.0, words=f"runs on after {name}")
-        if job.is_stubborn and order.number != signal.SIGKILL:
+        if job.is_stubborn and request.number != signal.SIGKILL:
             words = f"it ignores {name}; SIGKILL ends it"
             return replace(verdict, outcome="ignored", seconds=0.0, words=words)
         self.ended[job.pid] = now

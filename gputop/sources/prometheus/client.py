@@ -25,7 +25,7 @@ from gputop.errors import SourceError, UsageError
 from gputop.files import reason_of
 from gputop.headers import bearer, header_of
 from gputop.model.machine.text import printable
-from gputop.trust import is_elevated, why_not
+from gputop.trust import is_elevated, reason_untrusted
 
 TOKEN = "GPUTOP_PROMETHEUS_TOKEN"
 """The variable with a bearer token."""
@@ -158,7 +158,7 @@ def _headers_in(path: str) -> dict[str, str]:
     """Read the file. For root, the variable may be another user's, and must not have any file of
     root's sent: only one in a folder of gputop's own."""
     try:
-        if is_elevated() and (path.split("/")[-2:-1] != ["gputop"] or why_not(path)):
+        if is_elevated() and (path.split("/")[-2:-1] != ["gputop"] or reason_untrusted(path)):
             raise UsageError(
                 f"{HEADERS}: root sends only what is in a folder named gputop that nobody else can "
                 f"change, as /etc/gputop/headers, and not {printable(path, 100)}"

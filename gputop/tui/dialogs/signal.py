@@ -243,8 +243,8 @@ class SignalScreen(ModalScreen[None], Hasty):
         self._offer = offer
         self._show_choices()
         lines = list(self._lines())
-        if state.unnoted:
-            lines += page.paper.wrapped(state.unnoted, 1, "alarm")
+        if state.audit_error:
+            lines += page.paper.wrapped(state.audit_error, 1, "alarm")
         note = list(page.paper.wrapped(*self._note()))
         if not lines:
             lines, note = note, []

@@ -269,9 +269,9 @@ class SignalDialogState:
         return f"{way}; 9 chooses SIGKILL", "quiet"
 
     @property
-    def unnoted(self) -> str:
+    def audit_error(self) -> str:
         """Why a signal is not in the audit log; empty if all are."""
-        return next((verdict.unnoted for verdict in self._verdicts.values() if verdict.unnoted), "")
+        return next(filter(None, (v.audit_error for v in self._verdicts.values())), "")
 
     def _note_of_sent(self, left: float) -> Saying:
         if self._error:
