@@ -88,7 +88,7 @@ the other terms are gputop's own, with their module.)
     inventory update  what rarely changes on a machine, sent when it does; the numbers of each
                     instant are a Sample, and a reader makes frames of both (protocol/)
     lease           how long an agent on another machine runs on while its reader sends nothing
-                    (sources/ssh/crowd.py)
+                    (sources/ssh/pacing.py)
     link            the connection between two GPUs, rated as `nvidia-smi topo -m` rates it
                     (model/machine/topology.py)
     liveness        whether a process still runs, on a GPU or not: it is known by its PID and its

@@ -106,7 +106,7 @@ class AgentProcess(PipedProcess):
             os.close(self._errors)
             self._errors = None
 
-    def last_words(self) -> str:
+    def exit_message(self) -> str:
         """Return how it ended, for an error: exit status and last line of standard error."""
         from gputop.model.machine.text import printable
 

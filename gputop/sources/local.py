@@ -36,7 +36,7 @@ class AgentPipe(AgentConnection):
             while (line := self._agent.output.line(self._timeout)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
-            raise SourceError(self._agent.last_words())
+            raise SourceError(self._agent.exit_message())
         except SourceError:
             self._is_read = True
             self._agent.close()

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.text import printable
-from gputop.sources.ssh.crowd import WAVE
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import CONNECT_LIMITER
 
 T = TypeVar("T")
 H = TypeVar("H", bound=HostName | None)
@@ -49,7 +49,7 @@ def whole_answers(
     its turn to connect. Then its answer is an error that ends with `late`, whatever has come: it
     never costs the others theirs."""
     missing = dict.fromkeys(hosts)
-    for host, answer in ask_hosts(hosts, ask, seconds + WAVE.longest(len(hosts))):
+    for host, answer in ask_hosts(hosts, ask, seconds + CONNECT_LIMITER.longest(len(hosts))):
         del missing[host]
         yield host, answer
     for host in missing:

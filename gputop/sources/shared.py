@@ -46,7 +46,7 @@ from gputop.sources.source import Source
 
 _MAX_REQUEST = 1 << 16
 """Bytes of a request's line: a value to map may be long."""
-_MOST_NEWS = 64
+_MOST_OUTGOING = 64
 """Messages that may wait for one reader."""
 _DOOR = socket.SOCK_SEQPACKET
 """A door passes messages: the number of a source, and with it the end of a connection."""
@@ -194,7 +194,7 @@ class _Follower:
 
     def __init__(self, connection: socket.socket, broadcast: Broadcast) -> None:
         self.connection, self._broadcast = connection, broadcast
-        self._news: Queue[Reply | None] = Queue(_MOST_NEWS)
+        self._outgoing: Queue[Reply | None] = Queue(_MOST_OUTGOING)
         """Replies; None if there is a new frame, or the reader has left."""
         self.open: set[str] = set()
         """Ids of the requests that wait for a reply of the source."""
@@ -224,7 +224,7 @@ class _Follower:
         if reply is not None:
             self.open.discard(reply.request)
         with contextlib.suppress(Full):
-            self._news.put_nowait(reply)
+            self._outgoing.put_nowait(reply)
 
     def _handle(self) -> None:
         """Handle the reader's requests until it leaves."""
@@ -257,11 +257,11 @@ class _Follower:
             while not self._has_left:
                 for part in parts:
                     self.connection.sendall(encode_line(next(lines), part))
-                news, parts = self._news.get() or self._broadcast.last, ()
-                if isinstance(news, Reply):
-                    parts = (news,)
-                elif news is not None and news is not sent:
-                    parts, sent = splitter.split(news), news
+                message, parts = self._outgoing.get() or self._broadcast.last, ()
+                if isinstance(message, Reply):
+                    parts = (message,)
+                elif message is not None and message is not sent:
+                    parts, sent = splitter.split(message), message
 
 
 def _hello(host: str) -> Hello:

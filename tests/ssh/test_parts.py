@@ -14,8 +14,8 @@ from gputop.protocol.versions import SPOKEN, Versions
 from gputop.sources.follow import backoff
 from gputop.sources.many import in_order, whole_answers
 from gputop.sources.ssh.connection import AgentOptions, choice
-from gputop.sources.ssh.crowd import Heart, Wave
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import ConnectLimiter, Pinger
 from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.source import link_check
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
@@ -138,12 +138,12 @@ def test_pauses_grow_to_half_a_minute() -> None:
 
 
 def test_eight_at_once() -> None:
-    wave, lock = Wave(8, 60.0), threading.Condition()
+    limiter, lock = ConnectLimiter(8, 60.0), threading.Condition()
     inside, most, go_on = 0, 0, threading.Event()
 
     def connect() -> None:
         nonlocal inside, most
-        with wave.place(lambda: False):
+        with limiter.place(lambda: False):
             with lock:
                 inside, most = inside + 1, max(most, inside + 1)
                 lock.notify()
@@ -184,20 +184,20 @@ def test_a_host_has_a_deadline_for_its_whole_answer() -> None:
 
 
 def test_those_that_are_down_delay_nobody() -> None:
-    wave = Wave(2, 0.05)
+    limiter = ConnectLimiter(2, 0.05)
     begun, deadline = time.monotonic(), Deadline(5)
-    with wave.place(bool), wave.place(bool), wave.place(bool), wave.place(bool):
+    with limiter.place(bool), limiter.place(bool), limiter.place(bool), limiter.place(bool):
         assert time.monotonic() - begun >= 0.05
         assert deadline.left() > 0
 
 
 def test_who_quits_waits_for_no_place() -> None:
-    wave, over = Wave(1, 60.0), threading.Event()
-    with wave.place(bool):
-        waiting = threading.Thread(target=lambda: wave.place(over.is_set).__enter__())
+    limiter, over = ConnectLimiter(1, 60.0), threading.Event()
+    with limiter.place(bool):
+        waiting = threading.Thread(target=lambda: limiter.place(over.is_set).__enter__())
         waiting.start()
         over.set()
-        wave.wake()
+        limiter.wake()
         until(lambda: not waiting.is_alive())
 
 
@@ -227,17 +227,17 @@ def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
 
 def test_a_ping_that_raises_leaves_the_others_theirs() -> None:
     """They would lose their agents, which end when no ping comes."""
-    heart, beats = Heart(0.01), {"broken": 0, "whole": 0}
+    pinger, pings = Pinger(0.01), {"broken": 0, "whole": 0}
 
     def ping() -> None:
-        beats["whole"] += 1
+        pings["whole"] += 1
 
     def broken() -> None:
-        beats["broken"] += 1
+        pings["broken"] += 1
         raise ValueError
 
-    heart.beat_for(broken)
-    heart.beat_for(ping)
-    until(lambda: beats["whole"] > 3)
-    heart.forget(ping)
-    assert beats["broken"] == 1
+    pinger.add(broken)
+    pinger.add(ping)
+    until(lambda: pings["whole"] > 3)
+    pinger.forget(ping)
+    assert pings["broken"] == 1

@@ -19,9 +19,9 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_source import AgentConnection
 from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
-from gputop.sources.ssh.crowd import HEART, LEASE, WAVE
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import CONNECT_LIMITER, LEASE, PINGER
 from gputop.sources.ssh.process import Allowance, SshProcess
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
@@ -140,8 +140,8 @@ class Connection(AgentConnection):
             self._is_over = True
             self._queued = None
             process = self._process
-        HEART.forget(self.ping)
-        WAVE.wake()
+        PINGER.forget(self.ping)
+        CONNECT_LIMITER.wake()
         if process is not None:
             process.stop()
 
@@ -155,7 +155,7 @@ class Connection(AgentConnection):
 
     def _start(self) -> SshProcess:
         """Connect, find out what the machine has, and start the best of it."""
-        with WAVE.place(lambda: self._is_over):
+        with CONNECT_LIMITER.place(lambda: self._is_over):
             self._link = Link("connecting")
             self._begin(min(_CONNECT, self._whole))
             process = self._spawn()
@@ -175,7 +175,7 @@ class Connection(AgentConnection):
                 self._write(data)
             self._queued = None
         if self._options.interval is not None:
-            HEART.beat_for(self.ping)
+            PINGER.add(self.ping)
         return process
 
     def _spawn(self) -> SshProcess:

@@ -35,7 +35,7 @@ from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import AnsweredRequest, Reply
 from gputop.sources.source import REFUSED
-from gputop.sources.ssh.crowd import LEASE
+from gputop.sources.ssh.pacing import LEASE
 from gputop.sources.ssh.smi_values import (
     FEWER_FIELDS,
     FIELDS,

@@ -13,8 +13,8 @@ from gputop.sources.agent_source import AgentSource
 from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
-from gputop.sources.ssh.crowd import BEAT
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import PING_INTERVAL
 from gputop.sources.ssh.start import Remote
 
 CONNECTION = "connection"
@@ -39,7 +39,7 @@ class SshSource(AgentSource[Connection]):
     ) -> None:
         allow_many_files()
         self.name, self._agent = host, AgentOptions(interval, driver, less)
-        self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, BEAT)
+        self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
         self._whole = math.inf if waits else ANSWER + (interval or 0.0)
         super().__init__(host.asked, interval)
 

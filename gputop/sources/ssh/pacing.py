@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-BEAT = 3.0
+PING_INTERVAL = 3.0
 """Seconds between two pings."""
 LEASE = 10.0
 """Seconds without a ping after which an agent ends: its reader or the network is gone."""
@@ -17,7 +17,7 @@ _MOST = 1.0
 """Seconds after which a slow connection counts no more: hosts that are down delay no other."""
 
 
-class Wave:
+class ConnectLimiter:
     """Limits how many connect at a time: an sshd, or a host that leads to others, refuses more
     (MaxStartups, 10 unless set)."""
 
@@ -58,21 +58,21 @@ class Wave:
         return latest[0] + self._most - time.monotonic()
 
 
-class Heart:
-    """Pings the agents of all connections every `beat` seconds. One whose ping raises is pinged no
-    more: its agent ends, and the others go on."""
+class Pinger:
+    """Pings the agents of all connections every `interval` seconds. One whose ping raises is pinged
+    no more: its agent ends, and the others go on."""
 
-    def __init__(self, beat: float = BEAT) -> None:
-        self._beat, self._lock = beat, threading.Lock()
+    def __init__(self, interval: float = PING_INTERVAL) -> None:
+        self._interval, self._lock = interval, threading.Lock()
         self._pings: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
 
-    def beat_for(self, ping: Callable[[], None]) -> None:
-        """Call `ping` from now on, in the heart's thread: it must not wait."""
+    def add(self, ping: Callable[[], None]) -> None:
+        """Call `ping` from now on, in the thread of all pings: it must not wait."""
         with self._lock:
             self._pings.add(ping)
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="heart", daemon=True)
+                thread = threading.Thread(target=self._run, name="pings", daemon=True)
                 thread.start()
                 self._thread = thread
 
@@ -90,8 +90,8 @@ class Heart:
                     ping()
                 except Exception:  # noqa: BLE001 - its lease ends, which its connection reports
                     self.forget(ping)
-            time.sleep(self._beat)
+            time.sleep(self._interval)
 
 
-WAVE, HEART = Wave(), Heart()
+CONNECT_LIMITER, PINGER = ConnectLimiter(), Pinger()
 """Shared by all connections."""
