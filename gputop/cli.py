@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.errors import GputopError, UsageError
 from gputop.output import complain, write
 
-_LONGEST = 2000
+_MAX_ERROR_CHARS = 2000
 """Characters printed of an error."""
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GputopError as error:
         from gputop.model.machine.text import printable  # an error may quote anything
 
-        complain(printable(str(error), _LONGEST))
+        complain(printable(str(error), _MAX_ERROR_CHARS))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         return 0
@@ -51,12 +51,22 @@ def _run(words: list[str]) -> int:
 
 
 def _without_command(options: Namespace) -> str:
-    """Return the module in `commands` that shows the machines when no command is given."""
+    """Return the module in `commands` that shows the machines when no command is given. UsageError
+    if -u is given and there can be no screen."""
     if options.line:
         return "line"
-    if options.prometheus is None and (options.once or options.json or _is_unfit(options)):
+    if options.prometheus is not None:
+        return "screen"
+    if options.once or options.json:
         return "snapshot"
-    return "screen"
+    reason = _prepare_terminal(options)
+    if reason is None:
+        return "screen"
+    if options.user is not None:
+        raise UsageError(f"{reason}; -u is for the screen")
+    if os.isatty(1):  # a redirected output is meant to be text
+        complain(f"{reason}; this is one snapshot as text")
+    return "snapshot"
 
 
 def _agent(words: list[str]) -> int:
@@ -94,18 +104,13 @@ def _parse(words: list[str]) -> Namespace:
     return options
 
 
-def _is_unfit(options: Namespace) -> bool:
-    """Return whether no terminal can show the screen; if a user sees the output, say so."""
+def _prepare_terminal(options: Namespace) -> str | None:
+    """Return why there can be no screen; None if the terminal is ready for one."""
     from gputop.tui.terminal.capabilities import unfit_reason
 
     if "-" in options.host_words and os.isatty(1):
         _type_on_terminal()
-    reason = unfit_reason(os.environ)
-    if reason is not None and options.user is not None:
-        raise UsageError(f"{reason}; -u is for the screen")
-    if reason is not None and os.isatty(1):  # a redirected output is meant to be text
-        complain(f"{reason}; this is one snapshot as text")
-    return reason is not None
+    return unfit_reason(os.environ)
 
 
 def _type_on_terminal() -> None:

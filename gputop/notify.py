@@ -28,7 +28,7 @@ TOKEN = "GPUTOP_WEBHOOK_TOKEN"
 MESSAGE = "GPUTOP_MESSAGE"
 """The variable that gives the message to a command, as its last argument does."""
 _TITLE = "gputop"
-_LONGEST = 400
+_MAX_MESSAGE_CHARS = 400
 _CALLS = re.compile(r"<(?=\S)|(?<!\w)@(?=\w)|\](?=\()")
 """Where a chat's markup begins: Slack's <...>, the @name of others, Markdown's [text](link)."""
 _COMMAND_TIMEOUT = 30.0
@@ -45,7 +45,7 @@ terminals would print a sequence that they do not know."""
 def cleaned(message: str) -> str:
     """Return a message as one harmless line that begins with `gputop:`, in which chats find nobody
     to call (`<!channel>`, `@here`) and no link with a text of its own."""
-    return _CALLS.sub(r"\g<0> ", printable(f"{_TITLE}: {message}", _LONGEST))
+    return _CALLS.sub(r"\g<0> ", printable(f"{_TITLE}: {message}", _MAX_MESSAGE_CHARS))
 
 
 # The terminal

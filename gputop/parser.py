@@ -16,7 +16,7 @@ from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
 
-_LONGEST = 400
+_MAX_ERROR_CHARS = 400
 """Characters printed of a faulty command line, which may have megabytes."""
 _EXAMPLES = """\
 examples:
@@ -57,7 +57,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the error as one line, like every other error."""
-        raise UsageError(f"{printable(message, _LONGEST)} (see {self.prog} --help)")
+        raise UsageError(f"{printable(message, _MAX_ERROR_CHARS)} (see {self.prog} --help)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """List the valid choices, in the same words for options, commands and topics."""
@@ -66,10 +66,10 @@ class _ArgumentParser(argparse.ArgumentParser):
             from difflib import get_close_matches  # slow to import
 
             choices = list(map(str, action.choices))
-            near = get_close_matches(str(value)[:_LONGEST], choices, 1)
+            near = get_close_matches(str(value)[:_MAX_ERROR_CHARS], choices, 1)
             advice = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
-                f"unknown {kind} {printable(repr(value), _LONGEST)}: {advice}"
+                f"unknown {kind} {printable(repr(value), _MAX_ERROR_CHARS)}: {advice}"
                 f"choose from {', '.join(choices)}"
             )
 
@@ -97,8 +97,8 @@ def _command_at(words: Sequence[str]) -> int:
     return at
 
 
-def whole(words: list[str]) -> list[str]:
-    """Return the words of a command line. UsageError if one is empty.
+def reject_empty_words(words: list[str]) -> None:
+    """Raise UsageError if a word of a command line is empty.
 
     An empty word is most often a shell variable that is not set, and would mean everything.
     """
@@ -107,7 +107,6 @@ def whole(words: list[str]) -> list[str]:
         if is_blank(word) or (sign and is_blank(value)):
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
             raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
-    return words
 
 
 def spans_as_options(words: Sequence[str]) -> list[str]:
@@ -125,7 +124,7 @@ def spans_as_options(words: Sequence[str]) -> list[str]:
 def parse(words: list[str]) -> argparse.Namespace:
     """Return the options of a command line, and the program after its --. UsageError."""
     words, program = split_program(words)
-    words = whole(words)
+    reject_empty_words(words)
     if words[_command_at(words) :][:1] == ["replay"]:
         words = spans_as_options(words)
     options = read(words)

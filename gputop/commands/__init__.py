@@ -2,7 +2,7 @@
 
 DESCRIPTION, EPILOG  what `--help` prints before and after the options
 add_options(parser)  declares the options of its own
-TAKES, NEEDS, APART  which of the shared options it takes, and which go with each other
+TAKES, NEEDS, APART  which of the shared options it takes, which of them need or exclude another
                      (`shared.options`)
 run(options)         does the work, and returns the exit status or raises a GputopError
 

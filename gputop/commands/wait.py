@@ -55,7 +55,7 @@ exit status: 0 it has happened, 1 other errors (no process matches, it cannot ha
 3 the NVIDIA driver cannot be read, 4 the agent ended, 5 it has happened and a notification failed,
 124 timed out. After the start it waits for a driver or an agent that is gone to come back.
 """
-_LONGEST = 500
+_MAX_MESSAGE_CHARS = 500
 """Characters printed of a problem during the wait."""
 _USER = "until this user has left, or with words: only theirs; `me` is you, +1000 is a number"
 _time = duration("a time, as 90, 10m or 2h")
@@ -242,7 +242,7 @@ class _Wait:
         """Write what is wrong when the trouble begins, and that the wait goes on when it ends."""
         if bool(trouble) != bool(self._trouble):
             words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
-            complain(of_host(self._host, printable(words, _LONGEST)))
+            complain(of_host(self._host, printable(words, _MAX_MESSAGE_CHARS)))
         self._trouble = trouble
 
 

@@ -40,7 +40,7 @@ _MOST = 256
 """Connections at a time."""
 _PAUSE = 1.0
 """Seconds until the next try when a connection could not be accepted."""
-_ITS_FAULT = (
+_CLIENT_ERRORS = (
     OSError, EOFError, asyncio.CancelledError, asyncio.TimeoutError, asyncio.LimitOverrunError,
 )  # fmt: skip
 """Errors that a client causes by sending nothing, reading nothing, or going away."""
@@ -113,7 +113,7 @@ class WebServer:
             await asyncio.sleep(0)  # otherwise a crowd is accepted before any of it is answered
 
     async def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(*_ITS_FAULT):
+        with connection, suppress(*_CLIENT_ERRORS):
             reader, writer = await self._streams(connection)
             try:
                 await self._answer(reader, writer)

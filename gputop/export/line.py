@@ -25,8 +25,8 @@ DEFAULT = "{free}/{gpus} free {util}% {memory_used}/{memory_total} {hottest}C {p
 DEFAULT_HOSTS = f"{{hosts}} hosts {DEFAULT}"
 """The format for several machines."""
 _PART = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|[{}])")
-_DOUBTFUL = re.compile(r"[^\w .,:;@+/()-]")
-_LONGEST = 200
+_UNSAFE = re.compile(r"[^\w .,:;@+/()-]")
+_MAX_FIELD_CHARS = 200
 """Characters printed of a value, and of a faulty format."""
 
 
@@ -65,7 +65,7 @@ def _part(part: str) -> str | LineField:
         return part
     name = part[1:-1]
     if name not in FIELDS:
-        shown = printable(part, _LONGEST)
+        shown = printable(part, _MAX_FIELD_CHARS)
         raise UsageError(f"--format has no field {shown}: choose from {', '.join(FIELDS)}")
     return FIELDS[name]
 
@@ -74,7 +74,7 @@ def _value(part: str | LineField, view: LineView) -> str:
     if isinstance(part, str):
         return part
     value = part.read(view)
-    return MISSING if value is None else _DOUBTFUL.sub("?", printable(value, _LONGEST))
+    return MISSING if value is None else _UNSAFE.sub("?", printable(value, _MAX_FIELD_CHARS))
 
 
 def _gpus(view: LineView) -> list[Gpu]:

@@ -30,7 +30,7 @@ whole command line."""
 
 T = TypeVar("T", DeviceHolder, Reservation, Process)
 
-_LONGEST: dict[Commands, int] = {"none": 0, "script": 128, "all": 1024}
+_MAX_COMMAND_CHARS: dict[Commands, int] = {"none": 0, "script": 128, "all": 1024}
 """Characters of a command: users choose them, and new ones are written again and again."""
 _NOT_TOLD = Environ({}, "unreadable")
 _DIGITS = 3
@@ -95,7 +95,7 @@ def _command(command: str | None, commands: Commands) -> str | None:
     if not command or commands == "none":
         return None
     text = masked(command if commands == "all" else short_command(command).split(" ")[0])
-    return text and printable(text, _LONGEST[commands])
+    return text and printable(text, _MAX_COMMAND_CHARS[commands])
 
 
 def _job_of(origin: Origin) -> Origin:

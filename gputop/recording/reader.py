@@ -26,7 +26,7 @@ from gputop.recording.chunks import MAX_CHUNK, ChunkReader
 from gputop.recording.datafile import MAX_HOSTS, Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
-_LONGEST = 500
+_MAX_LOSS_CHARS = 500
 """Characters of what is said of a loss."""
 _MOST_READERS = 4
 _MOST_KEPT = MAX_CHUNK.size
@@ -106,7 +106,7 @@ class Recording:
             (damage.words for damage in self._damage.values()),
             ["further samples cannot be read"] if self._is_more_damaged else [],
         )
-        return tuple(printable(loss, _LONGEST) for loss in losses)  # others name the files
+        return tuple(printable(loss, _MAX_LOSS_CHARS) for loss in losses)  # others name the files
 
     def span(self, host: str) -> tuple[float, float]:
         """Return the times of the first and the last sample of a host, seconds since the epoch."""

@@ -26,7 +26,7 @@ _START_TIMEOUT = 0.25
 """Seconds for the start of a process. /proc/PID/stat can block for as long as a process wants (on
 Linux 6.18 while it executes a program, in which the memory of another may hold it up)."""
 _NAME = re.compile(r"([\w-]{1,100})\.[0-9a-f]{16}", re.ASCII)
-_LONGEST = 400
+_MAX_COMMAND_CHARS = 400
 """Characters of a command that are shown."""
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of fcntl(2), with an off_t of 64 bits."""
@@ -157,7 +157,7 @@ def _meaning(
         is_theirs = _owner(process) == uid and start_of(process) == int(start)
     except (ValueError, OverflowError):
         return plain
-    command = printable(command.rstrip("\n"), _LONGEST)
+    command = printable(command.rstrip("\n"), _MAX_COMMAND_CHARS)
     return plain._replace(
         pid=process if is_theirs else None,
         until=ends if 0 < ends < 1e11 else None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOGIN = "; commands ask for no password: use a key, ssh-agent or ControlMaster"
-_LONGEST = 2000
+_MAX_ERROR_CHARS = 2000
 """Characters printed of an error of a host."""
 
 
@@ -103,7 +103,7 @@ def print_answers(
 def complain_of(host: HostName | None, error: GputopError) -> None:
     """Write to standard error why a host, or this machine, does not answer."""
     advice = _LOGIN if isinstance(error, LoginError) else ""
-    complain(of_host(host, f"{printable(str(error), _LONGEST)}{advice}"))
+    complain(of_host(host, f"{printable(str(error), _MAX_ERROR_CHARS)}{advice}"))
 
 
 def of_host(host: HostName | None, words: str) -> str:

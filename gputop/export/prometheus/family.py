@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from gputop.model.machine.text import printable
 from gputop.model.metrics.metric import Metric
 
-_LONGEST = 128
+_MAX_LABEL_CHARS = 128
 """Characters of a label's value."""
 
 
@@ -33,7 +33,7 @@ class Families(Collector):
         """
         if value is None:
             return
-        words = {key: printable(str(text), _LONGEST)
+        words = {key: printable(str(text), _MAX_LABEL_CHARS)
                  for key, text in labels.items() if text not in (None, "")}  # fmt: skip
         identity = (name, frozenset(words.items()))
         if identity in self._labels:

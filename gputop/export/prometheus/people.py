@@ -23,7 +23,7 @@ MOST_TOLD_APART = 20
 """Users of a GPU, and jobs on it, that have series of their own."""
 MOST_PROCESSES = 200
 """Processes of a machine that have series of their own."""
-_LONGEST = 1024
+_MAX_COMMAND_CHARS = 1024
 """Characters of a command line that are looked at; a label has 128."""
 OTHERS, UNKNOWN = "(others)", "(unknown)"
 """These cannot be names of users, which may not have parentheses."""
@@ -119,7 +119,7 @@ def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
     instance = {"gi": process.gpu_instance, "ci": process.compute_instance}
     labels = {**labels_of(gpu), "pid": process.pid, **instance}
     job = {f"job_{name}": text for name, text in job_of(process) if name != "user"}
-    command = process.command and _published(process.command[:_LONGEST])
+    command = process.command and _published(process.command[:_MAX_COMMAND_CHARS])
     out.add(
         "gputop_process_info", "What a process on a GPU is (always 1)", 1,
         **labels, **job, user=process.user, type=process.type, command=command,

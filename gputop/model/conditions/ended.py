@@ -19,7 +19,7 @@ from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import duration, printable, short_command
 
 _MOST_NAMED = 5
-_LONGEST = 60
+_MAX_NAME_CHARS = 60
 """Most characters of a user, command or host name."""
 
 
@@ -36,14 +36,14 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """`train.py (PID 123) of alice`, harmless to print."""
-        owner = f" of {printable(self.user, _LONGEST)}" if self.user else ""
+        owner = f" of {printable(self.user, _MAX_NAME_CHARS)}" if self.user else ""
         return f"{self.name} (PID {self.id.pid}){owner}"
 
     @property
     def name(self) -> str:
         """`train.py`, harmless to print."""
         name = short_command(self.command).split(" ")[0] if self.command else "process"
-        return printable(name, _LONGEST)
+        return printable(name, _MAX_NAME_CHARS)
 
 
 class EndOfProcesses:
@@ -100,7 +100,7 @@ def end_of(process: AwaitedProcess, host: str, time: float) -> str:
     how = "ended" if process.is_followed else "left the GPUs"
     start = process.start_time
     after = "" if start is None else f" after {duration(max(0.0, time - start))}"
-    return f"{process} has {how} on {printable(host, _LONGEST)}{after}"
+    return f"{process} has {how} on {printable(host, _MAX_NAME_CHARS)}{after}"
 
 
 def names_of(processes: Sequence[AwaitedProcess]) -> str:

@@ -8,7 +8,7 @@ from gputop.model.cuda.entries import kind_of
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.machine.text import printable
 
-_LONGEST = 2000
+_MAX_WORD_CHARS = 2000
 """Characters of a word; a longer one gives no line, so that no line is shown cut."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*|-[0-9][0-9,]*", re.ASCII)
 """A word that needs no quotes. `=`, `~` and `:` mean more to zsh, and are left out."""
@@ -46,8 +46,8 @@ def why_no_line(mapping: Mapping) -> str | None:
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
         if text is not None and quoted(text) is None:
             why = "has characters that no line for a shell may carry"
-            if len(text) > _LONGEST:
-                why = f"is longer than {_LONGEST} characters"
+            if len(text) > _MAX_WORD_CHARS:
+                why = f"is longer than {_MAX_WORD_CHARS} characters"
             return f"no line for a shell: CUDA_{name} {why}"
     return None
 
@@ -83,7 +83,11 @@ def quoted(text: str) -> str | None:
     from a terminal: control characters, what reorders or hides, bytes that are not UTF-8. No escape
     for those works in every shell: dash takes `$'\\''` apart and runs what follows.
     """
-    if len(text) > _LONGEST or not text.isprintable() or printable(text, _LONGEST) != text:
+    if (
+        len(text) > _MAX_WORD_CHARS
+        or not text.isprintable()
+        or printable(text, _MAX_WORD_CHARS) != text
+    ):
         return None
     if _PLAIN.fullmatch(text):
         return text

@@ -46,7 +46,8 @@ no_answer             the process blocks whoever reads it
 
 _VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")
 _CLOSE = 3
-_LONGEST = 4096
+_MAX_ENVIRON_CHARS = 4096
+"""Most characters, of all names and values, that are kept of a process's variables."""
 _MOST_VARIABLES = 1 << 14
 """Most variables that are parsed; more than anybody sets."""
 _MOST_LIKE_IT = 4096
@@ -181,7 +182,7 @@ def what_matters(environ: Environ) -> Environ:
     variables = environ.variables
     wanted = _MATTER.union(_misspelt(variables))
     names = [name for name in variables if name in wanted]
-    if sum(len(name) + len(variables[name]) for name in names) > _LONGEST:
+    if sum(len(name) + len(variables[name]) for name in names) > _MAX_ENVIRON_CHARS:
         return Environ({}, "too_long")
     kept = {
         printable(name, 64): variables[name]

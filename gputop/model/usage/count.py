@@ -36,7 +36,7 @@ from gputop.model.usage.grouping import OTHERS, Grouping, UsageKey
 MAX_ROWS = 20_000
 """Further rows are added up in one: others choose the names, and may choose any number."""
 
-_LONGEST = 256
+_MAX_KEY_CHARS = 256
 """Characters of a cell of a row."""
 
 UnknownReason = Literal["silent", "unlisted", "instance"]
@@ -177,7 +177,7 @@ class UsageCount:
         """Return the processes on a part of a GPU by their rows."""
         members: dict[UsageKey, _Member] = {}
         for process in processes:
-            key = tuple(cell and cell[:_LONGEST] for cell in self._key(host, gpu, process))
+            key = tuple(cell and cell[:_MAX_KEY_CHARS] for cell in self._key(host, gpu, process))
             if key not in members:
                 if len(self.rows) >= MAX_ROWS and key not in self.rows:
                     key = self._others

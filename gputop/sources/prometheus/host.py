@@ -32,7 +32,7 @@ _PAST, _STEP = 900.0, 15.0
 _STEPS = int(_PAST / _STEP)
 """The most frames of them, however many the server knows."""
 _REFUSED = "only Prometheus is asked about this host, and it answers no questions"
-_LONGEST = 120
+_MAX_ERROR_CHARS = 120
 """Characters of ssh's error that are shown."""
 _WHOLE = ("memory_used", "memory_total")
 
@@ -195,7 +195,7 @@ class FallbackSource(Source):
             except SourceError as error:
                 if is_seen or self._is_closed:
                     raise
-                self._why = printable(str(error), _LONGEST)
+                self._why = printable(str(error), _MAX_ERROR_CHARS)
         fallback = self._known = self._make()
         try:
             yield from fallback.frames()

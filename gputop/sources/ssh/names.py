@@ -29,7 +29,7 @@ MOST_CHARACTERS = 1 << 20
 _MOST_WORDS = 10_000
 _MOST_RANGES = 10
 """Ranges of a name, and groups within groups."""
-_LONGEST = 320
+_MAX_NAME_CHARS = 320
 """Characters of a name, once its ranges are numbers: 255 are a host's, the others user and port."""
 _WORD = re.compile(r"((?:\[[^\[\]]*\]|[^,])*),")
 """A text up to the next comma that is not within brackets."""
@@ -85,7 +85,7 @@ def words_in(text: str) -> list[str]:
 
 def _host_name(text: str) -> HostName:
     """Return the host of a name. UsageError."""
-    match = _NAME.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _NAME.fullmatch(text) if len(text) <= _MAX_NAME_CHARS else None
     if match is None:
         _refuse(text, _reason(text))
     user, port = match["user"], match["port"] or match["its_port"]
@@ -195,8 +195,8 @@ def _reason(text: str) -> str:
         return "is empty"
     if text.startswith("-") or "@-" in text:
         return "begins with a dash: ssh would take it for an option"
-    if len(text) > _LONGEST:
-        return f"has more than {_LONGEST} characters"
+    if len(text) > _MAX_NAME_CHARS:
+        return f"has more than {_MAX_NAME_CHARS} characters"
     if any(letter.isspace() or not letter.isprintable() for letter in text):
         return "has blanks, or characters that cannot be seen"
     return "is not [user@]host[:port]"

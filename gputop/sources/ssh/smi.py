@@ -51,7 +51,7 @@ from gputop.sources.ssh.smi_values import (
 WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and /proc are read"
 """How a screen describes such a machine."""
 _MOST_REFUSED = 1000
-_LONGEST, _MOST_KEPT = 8192, 16 << 20
+_MAX_RECORD_CHARS, _MOST_KEPT = 8192, 16 << 20
 """Characters that are read of a record, and of a round: the machine may belong to an attacker."""
 _COMMAND = 4096
 """Bytes of a command line that are read: everybody chooses the length of his own."""
@@ -205,7 +205,7 @@ class SmiReader:
         frame = None
         for record in line.decode("utf-8", "replace").rstrip("\n").split(_SEPARATOR):
             self._kept += len(record)
-            kind, _, text = record[:_LONGEST].partition(" ")
+            kind, _, text = record[:_MAX_RECORD_CHARS].partition(" ")
             frame = self._take(kind, text) or frame
             self._check_size()
         if frame is None and self._refused:

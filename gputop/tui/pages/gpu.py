@@ -50,7 +50,7 @@ _VALUE = 18
 _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
-_LONGEST = 300.0
+_MAX_SPAN_SECONDS = 300.0
 _SAID_ABOVE = ("state", "stale_for", "error", "activity.doing")
 """Metrics that the top of the page shows, if they have something to say."""
 _key = partial(described_key, "GPU", area="gpu")
@@ -120,7 +120,7 @@ def gpu_lines(
         yield from paper.wrapped(sentence, 1, "quiet")
     yield from title("Processes")
     yield from _processes(paper, shown, gpu, idle_after)
-    span = graph.fitting(shown.history.times, _LONGEST)
+    span = graph.fitting(shown.history.times, _MAX_SPAN_SECONDS)
     yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
     yield from _graphs(paper, shown.history, gpu, span)
     for name, metrics in SECTIONS.items():

@@ -20,7 +20,7 @@ from gputop.tui.panes.plot import Canvas, dots_across
 
 _FEW = 4
 """Up to this many GPUs, there is room for their memory beside their utilization."""
-_LONGEST = 300.0
+_MAX_SPAN_SECONDS = 300.0
 """The longest span shown, in seconds; G shows more."""
 _NARROW = 12
 """The least width of a graph and the gap after it, in cells."""
@@ -84,7 +84,7 @@ class HistoryPane(Lines):
         rows = -(-len(graphs) // across)
         lines = [(height - 1) // rows + (k < (height - 1) % rows) for k in range(rows)]
         cells = max(1, (width - 1 + _GAP) // across - _GAP)
-        span = graph.fitting(self._history.times, _LONGEST)
+        span = graph.fitting(self._history.times, _MAX_SPAN_SECONDS)
         self._plot(span, cells, [lines[k // across] - 1 for k in range(len(graphs))])
         self._lines = [self._rule({shown.title for shown in graphs}, span)]
         labelled = [
