@@ -18,7 +18,7 @@ from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_fro
 from textual.widget import Widget
 
 from gputop.tui.dialogs.key_guard import BURST
-from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.key_queue import SerialInput
 
 _ROUNDS = 3
 """Turns of the loop in which nothing may be due: a callback sets off another one."""
@@ -62,7 +62,7 @@ class Alarm:
 class Hand:
     """Types into an app, each key well after the one before; its time passes when it waits."""
 
-    def __init__(self, app: KeysInTurn[None]) -> None:
+    def __init__(self, app: SerialInput[None]) -> None:
         """Becomes the clock of the app's keys."""
         app.after = self._after
         self._alarms: list[Alarm] = []

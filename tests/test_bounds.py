@@ -32,7 +32,7 @@ from tests.conftest import MachineFactory
 from tests.terminal import Terminal
 
 UNBOUNDED = {
-    "gputop.tui.terminal.compatibility.fits": 1,
+    "gputop.tui.terminal.compatibility.is_supported": 1,
     "gputop.protocol.codec._decoder": 2,
     "gputop.agent.host.is_wsl": 1,
     "gputop.sources.ssh.carry._loader": 1,

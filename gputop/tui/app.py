@@ -39,7 +39,7 @@ from gputop.tui.shown import Shown
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.key_queue import Alarm, KeysInTurn
+from gputop.tui.terminal.key_queue import Alarm, SerialInput
 from gputop.tui.terminal.outside import alert, run_outside
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _LATE = 3
 """An agent counts as silent after this many intervals, and after at least this many seconds."""
 
 
-class GputopApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
+class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     """The screens of one machine or of several, and the keys that work on all of them."""
 
     TITLE = "gputop"

@@ -13,7 +13,7 @@ from gputop.sources.source import Moment
 from gputop.tui.panes.heading import described_key
 
 T = TypeVar("T")
-_look = partial(described_key, "View", area="main")
+_view = partial(described_key, "View", area="main")
 _processes = partial(described_key, "Processes", area="main")
 _mapping = partial(described_key, "Mapping", area="main")
 _screen = partial(described_key, "Screen", area="main")
@@ -23,24 +23,24 @@ _time = partial(described_key, "Time", area="time")
 _app = partial(described_key, "Screen", area="app")
 
 MAIN_BINDINGS: list[BindingType] = [
-    _look("enter", "process", "Open", "Open the selected row", "Enter"),
-    _look("slash,f3,f4,backslash", "filter", "Filter", "Filter: alice, gpu:1, mem>10G", "/"),
-    _look("u", "user", "Users", "All, mine, or a row per user", "u", area="view"),
+    _view("enter", "process", "Open", "Open the selected row", "Enter"),
+    _view("slash,f3,f4,backslash", "filter", "Filter", "Filter: alice, gpu:1, mem>10G", "/"),
+    _view("u", "user", "Users", "All, mine, or a row per user", "u", area="view"),
     _processes("f9,K", "signal", "Signal", "Kill, or send another signal", "F9"),
     _mapping("m", "mapping", "Mapping", "Try a CUDA_VISIBLE_DEVICES", "m"),
-    _look("H", "health", "Health", "What needs attention, and why", "H"),
-    _look("G", "graphs", "Graphs", "Graphs of the last minutes", "G"),
+    _view("H", "health", "Health", "What needs attention, and why", "H"),
+    _view("G", "graphs", "Graphs", "Graphs of the last minutes", "G"),
     *(
-        _look(digit, f"pid('{digit}')", "PID search", "Find a process by its PID", area="pid",
+        _view(digit, f"pid('{digit}')", "PID search", "Find a process by its PID", area="pid",
               name=digit)
         for digit in "0123456789"
     ),
-    _look("backspace", "pid_back", "PID digit back", "Find a process by its PID", area="pid",
+    _view("backspace", "pid_back", "PID digit back", "Find a process by its PID", area="pid",
           name="back"),
-    _look("W", "mark", "Wait for", "Notify when free, or ended", "W"),
-    _look("f", "only", "Its processes", "Only this GPU's processes", "f"),
-    _look("g", "history", "History", "Next metric of the history", "g"),
-    _look("e", "environment", "Environment", "Environment of the process", "e"),
+    _view("W", "mark", "Wait for", "Notify when free, or ended", "W"),
+    _view("f", "only", "Its processes", "Only this GPU's processes", "f"),
+    _view("g", "history", "History", "Next metric of the history", "g"),
+    _view("e", "environment", "Environment", "Environment of the process", "e"),
     _processes("space", "tag", "Tag", "Tag the process or the group", "Space", area="view"),
     _processes("s,f6", "sort", "Sort", "Choose the column to sort by", "s"),
     _processes("I", "invert", "Invert", "Reverse the order"),
@@ -114,14 +114,12 @@ _ABOVE_ALL: list[BindingType] = [
     ),
 ]
 REPLAY_BINDINGS: list[BindingType] = [
-    _time("comma", "step(-1)", "Step back", "A sample back; on", name="back"),
-    _time("full_stop", "step(1)", "Step on", "A sample back; on", name="on"),
+    _time("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
+    _time("full_stop", "step(1)", "Step on", "Sample back or forward", name="on"),
     _time(
-        "less_than_sign", "skip(-60)", "Minute back", "A minute back; forward", name="minute-back"
+        "less_than_sign", "skip(-60)", "Minute back", "Minute back or forward", name="minute-back"
     ),
-    _time(
-        "greater_than_sign", "skip(60)", "Minute on", "A minute back or forward", name="minute-on"
-    ),
+    _time("greater_than_sign", "skip(60)", "Minute on", "Minute back or forward", name="minute-on"),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""

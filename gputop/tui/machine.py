@@ -90,7 +90,7 @@ class WatchedMachine:
     def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
         """`post` takes messages to the app, from any thread."""
         self.feed = feed
-        self.on_said: Callable[[], None] = lambda: None
+        self.status_changed: Callable[[], None] = lambda: None
         """Called when the note about signals or the news of marks changes."""
         self.marks = Marks()
         self._news: list[str] = []
@@ -223,7 +223,7 @@ class WatchedMachine:
         remembered until their outcome is known."""
         if isinstance(request, Signal):
             self._signals.add(request)
-            self.on_said()
+            self.status_changed()
             receivers = (self._receive_verdicts, *receivers)
         if isinstance(request, AnsweredRequest):
             self._receivers[request.id] = [WeakMethod(receiver) for receiver in receivers]
@@ -252,12 +252,12 @@ class WatchedMachine:
             self._news = [short, *self._news][:_MOST_NEWS]
             self._post(MarkReached(sentence))
         if news:
-            self.on_said()
+            self.status_changed()
 
     def dismiss_news(self) -> bool:
         """Drop the news of marks; return whether there were any."""
         was_any, self._news = bool(self._news), []
-        self.on_said()
+        self.status_changed()
         return was_any
 
     @property
@@ -280,7 +280,7 @@ class WatchedMachine:
         """Count the signals under way; after the last verdict, ask for a frame at once."""
         waiting = self._signals.handle(reply)
         if waiting is not None:
-            self.on_said()
+            self.status_changed()
         if waiting == 0:
             self.request(Refresh())
 
@@ -288,7 +288,7 @@ class WatchedMachine:
         """Give up on the outcome of signals; return whether any was awaited."""
         lost = self._signals.lose()
         if lost:
-            self.on_said()
+            self.status_changed()
         return lost
 
     def end(self, error: SourceError, wants_login: bool = False) -> None:

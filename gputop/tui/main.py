@@ -94,7 +94,7 @@ class MainScreen(TableScreen):
     def attach(self, machine: WatchedMachine) -> None:
         """Show this machine instead of the current one."""
         self.machine = machine
-        machine.on_said = self._on_said
+        machine.status_changed = self._show_status
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def compose(self) -> ComposeResult:
@@ -196,7 +196,7 @@ class MainScreen(TableScreen):
         above = "" if "processes" in self.panes.shown else self._passing
         return "  ".join(filter(None, (self.machine.note, above, limits)))
 
-    def _on_said(self) -> None:
+    def _show_status(self) -> None:
         self.show_notes()
         for table in self.query(Table):  # some marks are gone
             table.sync()

@@ -15,10 +15,10 @@ from gputop.tui import themes
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.key_queue import SerialInput
 
 
-class ManualApp(KeysInTurn[None], terminal_app.TerminalApp[None]):
+class ManualApp(SerialInput[None], terminal_app.TerminalApp[None]):
     """Shows the pages of the manual."""
 
     ALLOW_SELECT = False

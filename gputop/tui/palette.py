@@ -27,7 +27,7 @@ from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal.key_queue import keyed
 
-_ALSO = {"signal": "signal, kill, terminate"}
+_SYNONYMS = {"signal": "signal, kill, terminate"}
 """Words that users may search for instead of the action's own."""
 _KEYS = 12
 """Cells for the keys of an action."""
@@ -57,7 +57,7 @@ def system_commands(
         owner: DOMNode = app if binding.action.startswith("app.") else screen
         if not works(owner, binding):
             continue  # the line of keys leaves it out, too
-        words = _ALSO.get(binding.action, binding.description.lower())
+        words = _SYNONYMS.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)
     for words, bindings in actions.items():
         keys = [key for binding in bindings for key in binding.key.split(",")]

@@ -27,7 +27,7 @@ _TICK = 0.05
 """Seconds between two steps of a run, or between two parts of the history that is read."""
 _TREE = {"view.tree": "f5"}
 """The tree moves to F5, as in htop, since `t` asks for a time."""
-_OF_NOW = ("app.refresh", "app.slower", "app.faster", "app.pause")
+_LIVE_ONLY = ("app.refresh", "app.slower", "app.faster", "app.pause")
 _NEVER = ("demo", "retry", "login", "leave_host")
 """Bindings and actions that only a live machine has."""
 
@@ -102,7 +102,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(binding for binding in GputopApp.BINDINGS
           if isinstance(binding, Binding)
-          and binding not in TIME_BINDINGS and binding.id not in _OF_NOW),
+          and binding not in TIME_BINDINGS and binding.id not in _LIVE_ONLY),
         *REPLAY_BINDINGS,
     ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 
 _BROWSER = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-_NOT_OURS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
+_HOST_TERMINAL_VARS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
 """Variables that describe the terminal of `gputop serve`, and are wrong for a browser."""
 _ROOM, _ROOM_FOR_HOST = 512 << 20, 16 << 20
 """Bytes that a viewer may have as data, and more for each host: its thread's stack and history."""
@@ -68,7 +68,7 @@ def view(door: int, size: tuple[int, int], hosts: Sequence[str], session: Sessio
 
     columns, lines = map(str, size)
     os.environ.update(_BROWSER, COLUMNS=columns, ROWS=lines)
-    for name in _NOT_OURS:
+    for name in _HOST_TERMINAL_VARS:
         os.environ.pop(name, None)
     shared = socket(fileno=door)
     shared.set_inheritable(False)

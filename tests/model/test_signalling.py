@@ -44,7 +44,7 @@ def checked(*processes: SignalTarget, **more: Any) -> SignalDialogState:
 
 
 def says(state: SignalDialogState, process: SignalTarget) -> list[str]:
-    return [words for words, _ in state.says(process)]
+    return [words for words, _ in state.status_of(process)]
 
 
 def targets(order: Signal | None) -> list[int]:
@@ -183,7 +183,7 @@ def test_cautions_want_the_word(caution: str) -> None:
 def test_what_cannot_be_signalled_is_said_and_not_sent() -> None:
     state = checked(ALICE, outcome="other_namespace")
     assert (state.ready, state.send("order", "kill")) == (False, None)
-    assert list(state.says(ALICE)) == [("other_namespace it is", "alarm")]
+    assert list(state.status_of(ALICE)) == [("other_namespace it is", "alarm")]
     many = SignalDialogState([ALICE._replace(id=id_of(pid)) for pid in range(MOST_TARGETS)])
     assert many.check("check") is None
     assert "choose fewer" in many.note()[0]

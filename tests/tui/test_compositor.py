@@ -16,7 +16,7 @@ from textual.widget import Widget
 from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal import compositor, drawing
 from gputop.tui.terminal.cells import Painted
-from gputop.tui.terminal.compatibility import fits
+from gputop.tui.terminal.compatibility import is_supported
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.patience import Deadline
 from tests.terminal import Terminal
@@ -32,9 +32,9 @@ SIZES = {"wide": (200, 50), "small": (80, 24)}
 @pytest.fixture(autouse=True)
 def stock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("textual.screen.Compositor", Compositor)
-    fits.cache_clear()
+    is_supported.cache_clear()
     yield
-    fits.cache_clear()
+    is_supported.cache_clear()
 
 
 def installed() -> object:
@@ -44,7 +44,7 @@ def installed() -> object:
 
 def test_it_takes_the_place_of_textuals() -> None:
     assert installed() is compositor.DiffCompositor
-    fits.cache_clear()
+    is_supported.cache_clear()
     assert installed() is compositor.DiffCompositor
 
 
@@ -53,7 +53,7 @@ def test_another_textual_keeps_its_own(
     release: str, textual_of: TextualFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(textual_of(release).partition(":")[0])
-    assert not fits()
+    assert not is_supported()
     assert installed() is Compositor
 
 
@@ -62,7 +62,7 @@ def test_the_versions_it_is_made_for(
     release: str, textual_of: TextualFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(textual_of(release).partition(":")[0])
-    assert fits()
+    assert is_supported()
 
 
 def _with_other_chops(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_textual_of_another_shape_keeps_its_own(
     change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(monkeypatch)
-    assert not fits()
+    assert not is_supported()
     assert installed() is Compositor
 
 

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
-from gputop.tui.terminal.key_queue import KeysInTurn
+from gputop.tui.terminal.key_queue import SerialInput
 from tests.patience import Deadline
 
 
@@ -32,10 +32,10 @@ class Form(Screen[None]):
     def action_lose(self) -> None:
         app = self.app
         assert isinstance(app, Turns)
-        app._finish = lambda turn: None  # type: ignore[method-assign]
+        app._await_screen = lambda sequence: None  # type: ignore[method-assign]
 
 
-class Turns(KeysInTurn[None]):
+class Turns(SerialInput[None]):
     def on_mount(self) -> None:
         self.push_screen(Form())
 
@@ -45,7 +45,7 @@ async def typed(app: Turns, *keys: str) -> None:
     for key in keys:
         app.post_message(events.Key(key, key))
     deadline = Deadline(10)
-    while app._waiting or app._at_work or not app._turn:
+    while app._waiting or app._at_work or not app._sequence:
         assert deadline.left() > 0, app._waiting
         await asyncio.sleep(0.005)
 

@@ -14,7 +14,7 @@ from tests.tui.live import ESCAPE, running, tour
 
 pytestmark = pytest.mark.system
 
-FITS = "from gputop.tui.terminal.compatibility import fits; print(fits())"
+IS_SUPPORTED = "from gputop.tui.terminal.compatibility import is_supported; print(is_supported())"
 
 SLOWLY = (
     (b"j", r"(?m)^[▸>]"),
@@ -35,7 +35,9 @@ SLOWLY = (
 @pytest.fixture
 def plain(textual_of: TextualFactory) -> dict[str, str | None]:
     env = {"PYTHONPATH": textual_of("9.0.0")}
-    done = subprocess.run([sys.executable, "-c", FITS], env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IS_SUPPORTED], env=env, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("False\n", "")
     return dict(env)
 

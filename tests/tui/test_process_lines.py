@@ -154,8 +154,8 @@ def test_the_past_has_no_details_of_now() -> None:
     text = page_of(subject)
     assert "not kept for the past" in text
     assert "NCCL_DEBUG" not in text
-    [unborn] = shown_frames(frame_of(*GPUS, time=START - 5), moment="past")
-    subject.show(unborn)
+    [before_start] = shown_frames(frame_of(*GPUS, time=START - 5), moment="past")
+    subject.show(before_start)
     assert "not started yet at this time; later values are shown" in page_of(subject)
 
 

@@ -85,9 +85,9 @@ class World:
         app = self.screen.app
         for key in keys:
             await self.screen.read()
-            turn = app._turn
+            sequence = app._sequence
             app.post_message(self.screen.hand.key(key))
-            while app._turn == turn or app._at_work:
+            while app._sequence == sequence or app._at_work:
                 await asyncio.sleep(0.0005)
             await self.screen.read()  # a key that acts is alone for a moment first
             while app._at_work:

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputop.tui.terminal import drawing
-from gputop.tui.terminal.key_queue import Alarm, KeysInTurn
+from gputop.tui.terminal.key_queue import Alarm, SerialInput
 
 QUIET = 0.3
 """Seconds without a key that must pass after an offer is drawn, before it takes keys."""
@@ -43,7 +43,7 @@ class KeyGuard:
         """When the last key was typed."""
         self._waiting: list[events.Key] = []
         """Keys that are not yet known to be single keys."""
-        self._let: list[events.Event] = []
+        self._released: list[events.Event] = []
         """Keys that are known to be single, on their way to the screen."""
         self.has_ignored = False
         """Whether keys were ignored since one last acted."""
@@ -56,12 +56,12 @@ class KeyGuard:
     @property
     def is_waiting(self) -> bool:
         """Whether a key has yet to act."""
-        return bool(self._waiting or self._let)
+        return bool(self._waiting or self._released)
 
     def close(self) -> None:
         """Start anew, as something else is about to be drawn."""
         self._since = None
-        self._waiting, self._let = [], []
+        self._waiting, self._released = [], []
         self._stop()
         self._screen.call_after_refresh(self._wait)
 
@@ -70,10 +70,10 @@ class KeyGuard:
         if isinstance(event, events.Key) and event.key in _HARMLESS:
             if self._waiting:
                 self._stop()
-            self._waiting, self._let = [], []
+            self._waiting, self._released = [], []
             return False
-        if event in self._let:
-            self._let.remove(event)
+        if event in self._released:
+            self._released.remove(event)
             return False
         if self._since is None:
             if self._timer is not None:
@@ -98,10 +98,10 @@ class KeyGuard:
             return True
         self._waiting.append(key)
         self._stop()
-        self._timer = self._after(ALONE, self._let_go)
+        self._timer = self._after(ALONE, self._release)
         return True
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Let the keys that waited act, in their order; the app posts them, like all keys."""
         self._stop()
         self._screen.app.call_later(self._post)
@@ -109,9 +109,9 @@ class KeyGuard:
     def _post(self) -> None:
         if self._since is None or self._timer is not None:
             return  # another key has come meanwhile
-        self._let, self._waiting = [key.copy() for key in self._waiting], []
+        self._released, self._waiting = [key.copy() for key in self._waiting], []
         self.has_ignored = False
-        for key in self._let:
+        for key in self._released:
             self._screen.app.post_message(key)
 
     def _wait(self) -> None:
@@ -130,7 +130,7 @@ class KeyGuard:
 
     def _after(self, seconds: float, then: Callable[[], None]) -> Alarm:
         app = self._screen.app
-        assert isinstance(app, KeysInTurn)
+        assert isinstance(app, SerialInput)
         return app.after(seconds, lambda: then() if self._screen.is_attached else None)
 
     def _stop(self) -> None:

@@ -32,7 +32,7 @@ from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.page import Page
-from gputop.tui.terminal.key_queue import Hasty
+from gputop.tui.terminal.key_queue import IgnoresTypeAhead
 from gputop.tui.themes import user_role
 
 _SOON: Piece = ("keys work in a moment", "quiet")
@@ -62,7 +62,7 @@ class WordField(Editor):
         return bool(self.value) and super().check_consume_key(key, character)
 
 
-class SignalScreen(ModalScreen[None], Hasty):
+class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     """Which processes, which signal, and the outcome of each.
 
     The button that sends appears, and keys are taken, once the processes have been on the terminal
@@ -298,14 +298,14 @@ class SignalScreen(ModalScreen[None], Hasty):
         page, state = self.query_one(SignalProcesses), self._state
         held = max((len(process.holds()) for process in state.processes), default=0)
         room = min(held, _MOST_HELD) if page.size.width >= _WIDE else 0
-        for sayings, group in groupby(state.processes, lambda process: [*state.says(process)]):
+        for status, group in groupby(state.processes, lambda process: [*state.status_of(process)]):
             processes = list(group)
             for process in processes:
                 yield self._line(process, room)
                 if process.held and not room:
                     yield from page.paper.wrapped(process.holds(), 9, "quiet")
             of = f"each of these {len(processes)}: " if len(processes) > 1 else ""
-            for words, role in sayings:
+            for words, role in status:
                 yield from page.paper.wrapped(f"{of}{words}", 9, role)
 
     def _line(self, process: SignalTarget, room: int) -> StyledLine:

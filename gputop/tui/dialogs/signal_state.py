@@ -42,7 +42,7 @@ NOT_NOW: dict[Moment, str] = {
     "replay": "a replay shows the past: there is nothing to signal",
 }
 
-Saying = tuple[str, str]
+StyledText = tuple[str, str]
 """Words, and their role on the screen."""
 _LIVES_ON = {"ignored": "ignored", "uninterruptible": "not taken, it waited in the kernel"}
 """Outcomes after which SIGKILL is offered, and what is said of the first signal after SIGKILL."""
@@ -224,7 +224,7 @@ class SignalDialogState:
         """Return how many descendants a process has."""
         return self._below.get(process.id.pid, 0)
 
-    def says(self, process: SignalTarget) -> Iterator[Saying]:
+    def status_of(self, process: SignalTarget) -> Iterator[StyledText]:
         """Yield what is said of a process."""
         check = self._checks.get(process.id)
         if self.sent:
@@ -242,7 +242,7 @@ class SignalDialogState:
         if not self.sent and check is not None and self.number in check.ignored:
             yield f"it ignores {self.name}: 9 chooses SIGKILL", "alarm"
 
-    def note(self, left: float = 0.0, *, aimed: bool = False) -> Saying:
+    def note(self, left: float = 0.0, *, aimed: bool = False) -> StyledText:
         """Return what is said of all processes. `left`: the seconds in which they may still end;
         `aimed`: whether Enter sends."""
         count, name = len(self.processes), self.name
@@ -273,7 +273,7 @@ class SignalDialogState:
         """Why a signal is not in the audit log; empty if all are."""
         return next(filter(None, (v.audit_error for v in self._verdicts.values())), "")
 
-    def _note_of_sent(self, left: float) -> Saying:
+    def _note_of_sent(self, left: float) -> StyledText:
         if self._error:
             return self._error, "alarm"
         latest = [verdict for process in self.processes if (verdict := self._latest(process))]
@@ -295,13 +295,13 @@ class SignalDialogState:
             return f"{counted(left_over, 'process')} {have} not ended", "alarm"
         return "Done", "text"
 
-    def _past(self, process: SignalTarget) -> Iterator[Saying]:
+    def _past(self, process: SignalTarget) -> Iterator[StyledText]:
         for order in self._sent.get(process.id, [])[:-1]:
             verdict = self._of(order, process.id)
             if verdict is not None and verdict.outcome in _LIVES_ON:
                 yield f"{signal_name(order.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
 
-    def _outcome(self, process: SignalTarget) -> Saying:
+    def _outcome(self, process: SignalTarget) -> StyledText:
         verdict = self._latest(process)
         if (self.lost or self._error) and not self._settled(process):
             return "its outcome is unknown", "alarm"

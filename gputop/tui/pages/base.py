@@ -20,7 +20,7 @@ from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
-from gputop.tui.terminal.key_queue import KeysInTurn, keyed
+from gputop.tui.terminal.key_queue import SerialInput, keyed
 
 R = TypeVar("R")
 _key = partial(described_key, "Pages", area="page")
@@ -61,7 +61,7 @@ class PageScreen(Screen[R]):
 
     def compose(self) -> ComposeResult:
         yield self.body()
-        keys = self.app.own_keys if isinstance(self.app, KeysInTurn) else {}
+        keys = self.app.own_keys if isinstance(self.app, SerialInput) else {}
         own = [b for b in keyed(keys, self.BINDINGS) if self.offers(b.action)]
         yield PageKeys([*key_words(own), *self.MORE_KEYS], id="keys")
 

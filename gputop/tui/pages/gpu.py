@@ -51,7 +51,7 @@ _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
 _MAX_SPAN_SECONDS = 300.0
-_SAID_ABOVE = ("state", "stale_for", "error", "activity.doing")
+_SHOWN_ABOVE = ("state", "stale_for", "error", "activity.doing")
 """Metrics that the top of the page shows, if they have something to say."""
 _key = partial(described_key, "GPU", area="gpu")
 
@@ -125,7 +125,7 @@ def gpu_lines(
     yield from _graphs(paper, shown.history, gpu, span)
     for name, metrics in SECTIONS.items():
         yield from title(name)
-        yield from _section(paper, gpu, [m for m in metrics if m.id not in _SAID_ABOVE])
+        yield from _section(paper, gpu, [m for m in metrics if m.id not in _SHOWN_ABOVE])
     yield from title("Links to the other GPUs")
     yield from _links(paper, gpu, shown.frame)
 

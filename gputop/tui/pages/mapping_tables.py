@@ -11,7 +11,7 @@ from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column
 from gputop.tui.panes.lines import Piece, spread
-from gputop.tui.panes.mapping_lines import room
+from gputop.tui.panes.mapping_lines import occupancy
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import certainty, without_devices
 from gputop.tui.panes.table import ColumnTable
@@ -96,11 +96,11 @@ class DeviceTable(ColumnTable[NamedDevice]):
 
     def _room(self, rank: int) -> list[Column[NamedDevice]]:
         def unused(named: NamedDevice, width: int) -> Sequence[Piece]:
-            (text, role), _ = room(self._state, named.device, self.glyphs)
+            (text, role), _ = occupancy(self._state, named.device, self.glyphs)
             return [(text or self.glyphs.not_available, role)]
 
         def who(named: NamedDevice, width: int) -> Sequence[Piece]:
-            return [room(self._state, named.device, self.glyphs, "")[1]]
+            return [occupancy(self._state, named.device, self.glyphs, "")[1]]
 
         return [
             Column("unused", "MEMORY", 15, 15, rank, unused),

@@ -53,7 +53,7 @@ _IDLE = 10.0
 _MOST_SAMPLES = 60
 ENVIRONMENT = "Variables of GPUs, ranks and jobs"
 STACK = "Stack"
-_UNBORN = "not started yet at this time; later values are shown"
+_BEFORE_START = "not started yet at this time; later values are shown"
 _NO_VARIABLES: dict[State, str] = {
     "unreadable": "not permitted: only root and its owner may read them",
     "overwritten": "the process has overwritten the variables it was started with",
@@ -78,7 +78,7 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
         yield [(f" {paper.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         left = "it has ended, or left the GPUs; these are its last figures"
-        yield [(f" {_UNBORN if subject.unborn else left}", "alarm")]
+        yield [(f" {_BEFORE_START if subject.before_start else left}", "alarm")]
     yield from paper.facts(_facts(subject.rows[0]))
     yield from title("Origin")
     if process.elsewhere:

@@ -27,7 +27,7 @@ class ProcessSubject:
     """The last one that the process is in."""
     ended: bool = False
     moment: Moment = "now"
-    unborn: bool = False
+    before_start: bool = False
     """Whether the time that is shown is before its start."""
     detail: ProcessDetail | None = None
     gone: bool = False
@@ -62,7 +62,7 @@ class ProcessSubject:
             self.pasts = [shown.history.of_process(row.process) for row in rows]
             self.mapping = shown.names.mapping(rows[0].process)
         start = self.rows[0].process.start_time if self.rows else None
-        self.unborn = start is not None and start > frame.time
+        self.before_start = start is not None and start > frame.time
 
     def take_detail(self, detail: ProcessDetail | None) -> bool:
         """Take an agent's answer; return False if there is none, or it is of another process."""

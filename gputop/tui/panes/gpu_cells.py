@@ -13,7 +13,7 @@ from gputop.settings import Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, width_of
 
-_TO_MEND = ("waiting for input", "tensor unused")
+_NOTABLE = ("waiting for input", "tensor unused")
 _LEAST_BAR = 4
 """The least width of a bar, in cells: a shorter one says less than its number."""
 
@@ -63,7 +63,7 @@ def load_role(share: float, thresholds: Thresholds) -> str:
     return "light" if share > 0 else "quiet"
 
 
-def ratio(share: float | None, glyphs: GlyphSet, role: str = "text") -> Piece:
+def percent_piece(share: float | None, glyphs: GlyphSet, role: str = "text") -> Piece:
     return value(MISSING if share is None else f"{percent(share)}%", glyphs, role)
 
 
@@ -88,7 +88,7 @@ def metered(
     return [*bar(share, room, role, glyphs), (" ", "text"), padding, *number]
 
 
-def load(subject: Gpu | MigDevice) -> float | None:
+def load_share(subject: Gpu | MigDevice) -> float | None:
     """Return a GPU's utilization, or the activity of a MIG device's graphics engine (0 to 1)."""
     if isinstance(subject, Gpu):
         return subject.utilization
@@ -102,21 +102,21 @@ def used_share(device: Gpu | MigDevice) -> float | None:
     return min(1.0, device.memory_used / device.memory_total)
 
 
-def memory(device: Gpu | MigDevice, role: str, glyphs: GlyphSet) -> Sequence[Piece]:
+def memory_pieces(device: Gpu | MigDevice, role: str, glyphs: GlyphSet) -> Sequence[Piece]:
     if device.memory_used is None or device.memory_total is None:
         return [value(MISSING, glyphs)]
     total = three_digits(device.memory_total / GIB)
     return [(f"{device.memory_used / GIB:.1f}", role), (f"/{total}G", "quiet")]
 
 
-def doing(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
+def doing_piece(device: Gpu | MigDevice, glyphs: GlyphSet) -> Piece:
     """Return what the device has been doing in the last half minute."""
     doing = device.activity.doing if device.activity else None
     if doing is None:
         coming = device.activity or (isinstance(device, Gpu) and device.utilization is not None)
         return (glyphs.pending if coming else glyphs.not_available, "quiet")
     word = doing.removesuffix(BY_UTILIZATION)
-    return (word, "notice" if doing in _TO_MEND else "quiet" if word == "idle" else "text")
+    return (word, "notice" if doing in _NOTABLE else "quiet" if word == "idle" else "text")
 
 
 def level_role(share: float, thresholds: Thresholds) -> str:

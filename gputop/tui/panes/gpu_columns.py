@@ -20,7 +20,15 @@ from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
 from gputop.tui.panes.columns import Column, Fitted, fit, row, sized
-from gputop.tui.panes.gpu_cells import GpuLine, load, load_role, metered, ratio, used_share, value
+from gputop.tui.panes.gpu_cells import (
+    GpuLine,
+    load_role,
+    load_share,
+    metered,
+    percent_piece,
+    used_share,
+    value,
+)
 from gputop.tui.panes.gpu_who import Occupants, silence
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.short_history import ShortHistory
@@ -122,7 +130,7 @@ class GpuColumns:
         yield self._plain("temperature", 5, 2, self._temperature)
         yield self._plain("power", 5, 3, self._power, most=2 + 2 * len(f"{limit:.0f}"))
         if any(gpu.fan is not None for gpu in gpus):
-            yield self._plain("fan", 4, 9, lambda gpu, _: [ratio(gpu.fan, self._glyphs)])
+            yield self._plain("fan", 4, 9, lambda gpu, _: [percent_piece(gpu.fan, self._glyphs)])
         if self._width >= _WIDER:
             yield self._plain("sm_clock", 5, 9)
         if self._width >= _WIDE and len({gpu.pstate for gpu in gpus}) > 1:
@@ -166,7 +174,7 @@ class GpuColumns:
         return lambda line, width: () if line.device else draw(line.gpu, width)
 
     def _active(self, name: str, line: GpuLine, width: int) -> Sequence[Piece]:
-        return [ratio(getattr(line.subject.activity, name, None), self._glyphs)]
+        return [percent_piece(getattr(line.subject.activity, name, None), self._glyphs)]
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is not None:
@@ -186,7 +194,7 @@ class GpuColumns:
         share, role = used_share(line.subject), "text"
         if share is not None:
             role = load_role(share, self._thresholds)
-        number = gpu_cells.memory(line.subject, role, self._glyphs)
+        number = gpu_cells.memory_pieces(line.subject, role, self._glyphs)
         if line.device is None and is_unified(line.gpu) and line.gpu.memory_total is None:
             number = [("unified", "quiet")]
         if share is not None and share >= self._thresholds.full:
@@ -194,13 +202,13 @@ class GpuColumns:
         return metered(share, role, number, width, _MEMORY, self._glyphs)
 
     def _load(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        share = load(line.subject)
+        share = load_share(line.subject)
         role = "quiet" if share is None else load_role(share, self._thresholds)
-        number = [ratio(share, self._glyphs, role)]
+        number = [percent_piece(share, self._glyphs, role)]
         return metered(share, role, number, width, _LOAD, self._glyphs)
 
     def _doing(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        text, role = gpu_cells.doing(line.subject, self._glyphs)
+        text, role = gpu_cells.doing_piece(line.subject, self._glyphs)
         # Without GPM a display's few percent look like work.
         is_idle = text.isascii() and self._occupants.is_free(line)
         return [("idle", "quiet") if is_idle else (text, role)]

@@ -30,11 +30,11 @@ class HeadingLine(Lines):
     """A note that comes before the facts."""
 
     def on_mount(self) -> None:
-        watch_state(self)
+        watch_status(self)
 
     def start(self) -> list[Piece]:
         """Return the pieces that come before any fact."""
-        pieces: list[Piece] = [(" gputop  ", "heading"), *state(self)]
+        pieces: list[Piece] = [(" gputop  ", "heading"), *status_pieces(self)]
         return [*pieces, (f"{self.note}  ", "notice")] if self.note else pieces
 
     def filled(
@@ -160,15 +160,15 @@ def paused(age: int) -> str:
     return f"PAUSED, {duration(age)} old" if age > 0 else "PAUSED"
 
 
-def state(line: Lines) -> list[Piece]:
+def status_pieces(line: Lines) -> list[Piece]:
     """Return notes on what is shown, if paused or old, and on an agent that does not answer."""
     instant, silence = getattr(line.app, "instant", ""), getattr(line.app, "silence", 0)
     pieces: list[Piece] = [(f"{instant}  ", "notice")] if instant else []
     return [*pieces, (f"no answer for {silence} s  ", "alarm")] if silence else pieces
 
 
-def watch_state(line: Lines) -> None:
-    """Redraw a line whenever what `state` returns may have changed."""
+def watch_status(line: Lines) -> None:
+    """Redraw a line whenever what `status_pieces` returns may have changed."""
     for name in ("silence", "instant"):
         if hasattr(line.app, name):
             line.watch(line.app, name, lambda: line.sync())
@@ -249,7 +249,7 @@ class PageKeys(KeyLine):
     """The keys of a page, which has no heading to say that it is paused."""
 
     def on_mount(self) -> None:
-        watch_state(self)
+        watch_status(self)
 
     def _state(self) -> list[Piece]:
-        return [*super()._state(), *state(self)]
+        return [*super()._state(), *status_pieces(self)]

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from gputop.tui.glyphs import UNICODE, GlyphSet
 from gputop.tui.terminal import drawing
-from gputop.tui.terminal.key_queue import OnlyBindings
+from gputop.tui.terminal.key_queue import KeyBindingsOnly
 from gputop.tui.themes import MORE_USERS, ROLES
 
 Piece = tuple[str, str]
@@ -32,7 +32,7 @@ NOTCH = 3
 """Lines by which a notch of the wheel scrolls."""
 
 
-class Lines(OnlyBindings):
+class Lines(KeyBindingsOnly):
     """A widget that paints lines of pieces.
 
     A subclass defines `pieces(y)`; `sync()` compares every visible line with what was painted and

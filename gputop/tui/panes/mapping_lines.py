@@ -33,7 +33,7 @@ _WIDE = 100
 """From this width on, in cells, there is room for bus ids."""
 
 
-def room(
+def occupancy(
     state: MappingState, device: CudaDevice, glyphs: GlyphSet, verb: str = "used by "
 ) -> tuple[Piece, Piece]:
     """Return how much of a device's memory is unused, and who is on it, or whether it is free."""
@@ -115,7 +115,7 @@ def _names(state: MappingState, glyphs: GlyphSet) -> StyledLine:
     pieces: StyledLine = []
     for name, device in zip(names, mapping.visible, strict=True):
         pieces.append((f"{', ' if pieces else ''}{name}", "text"))
-        if room(state, device, glyphs)[1][1] == "alarm":
+        if occupancy(state, device, glyphs)[1][1] == "alarm":
             pieces.append((" (full)", "alarm"))
     return pieces
 
@@ -161,7 +161,7 @@ def _device(state: MappingState, paper: Paper, k: int, device: CudaDevice) -> St
         (f"{glyphs.to}  ", "quiet"),
         (f"{glyphs.text(f'{device.label:<6}{name}')}  {bus}", "text"),
     ]
-    (unused, role), who = room(state, device, glyphs)
+    (unused, role), who = occupancy(state, device, glyphs)
     if not unused:
         unknown = "" if device.instance else "unused memory is not known  "
         return [*line, (unknown, "quiet"), who]

@@ -5,7 +5,7 @@
     focus       keys go where they went, whether or not the terminal has the focus
     NO_COLOR    no colour is sent, in any theme
 
-What a terminal needs besides these is in `driver.py`, for a Textual that `fits`.
+What a terminal needs besides these is in `driver.py`, for a Textual that is supported.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from textual.filter import LineFilter, NoColor
 from gputop.errors import GputopError
 from gputop.model.machine.text import printable
 from gputop.tui.terminal import drawing
-from gputop.tui.terminal.compatibility import fits
+from gputop.tui.terminal.compatibility import is_supported
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -104,12 +104,12 @@ def run(app: TerminalApp[Any], mouse: bool = False, driver: type[Driver] | None 
     """
     if driver is not None:
         app.driver_class = driver
-    elif fits():
+    elif is_supported():
         from gputop.tui.terminal.driver import TerminalDriver
 
         app.driver_class = TerminalDriver
     app.animation_level = "none"  # an animated page down sends 30 times the bytes
-    app.run(mouse=mouse and fits())
+    app.run(mouse=mouse and is_supported())
     if app.crash is not None:
         raise GputopError(app.crash)
     return app.return_code or 0

@@ -1,8 +1,9 @@
 """Whether this Textual has the private names that gputop was written for.
 
-Private names of Textual are used in this folder alone, and only if `fits()`. Otherwise gputop draws
-as Textual does, for ten times the bytes. Textual then reads the keys, so some that are typed at
-once may miss a dialog that they open, and a terminal that takes no output may stop the screen.
+Private names of Textual are used in this folder alone, and only if `is_supported()`. Otherwise
+gputop draws as Textual does, for ten times the bytes. Textual then reads the keys, so some that are
+typed at once may miss a dialog that they open, and a terminal that takes no output may stop the
+screen.
 """
 
 import inspect
@@ -54,7 +55,7 @@ _ATTRIBUTES = {
 
 
 @cache
-def fits() -> bool:
+def is_supported() -> bool:
     """Return whether Textual's version is known, and it has the private names that are used."""
     try:
         return (

@@ -1,6 +1,6 @@
 """Textual's compositor, made to send only the cells that differ from what the terminal shows.
 
-Only for a Textual that `fits` (`compatibility.py`); `drawing.py` decides on its use.
+Only for a Textual that is supported (`compatibility.py`); `drawing.py` decides on its use.
 """
 
 import asyncio

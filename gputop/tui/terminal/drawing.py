@@ -1,4 +1,4 @@
-"""How lines get to the terminal: by the compositor that sends only changed cells, if it `fits`."""
+"""How lines get to the terminal: by the compositor that sends only changed cells, if supported."""
 
 from collections.abc import Collection, Iterable
 from types import ModuleType
@@ -11,7 +11,7 @@ from textual.dom import DOMNode
 from textual.geometry import Region
 from textual.widget import Widget
 
-from gputop.tui.terminal.compatibility import fits
+from gputop.tui.terminal.compatibility import is_supported
 
 
 def install() -> None:
@@ -48,12 +48,12 @@ def repaint(widget: Widget, lines: Collection[Region]) -> None:
 def components(classes: Iterable[str]) -> set[str]:
     """Return the component classes that Textual computes for every widget each time that it gets or
     loses the focus: none if `component_style` computes those that are drawn."""
-    return set() if fits() else set(classes)
+    return set() if is_supported() else set(classes)
 
 
 def component_style(widget: Widget, component: str) -> Style:
     """Return the style of a component class of a widget."""
-    if not fits():
+    if not is_supported():
         return widget.get_component_rich_style(component)
     node = DOMNode(classes=component)
     node._attach(widget)
@@ -63,7 +63,7 @@ def component_style(widget: Widget, component: str) -> Style:
 
 def _compositor() -> ModuleType | None:
     """Return the module that imports private names of Textual; None if they do not fit."""
-    if not fits():
+    if not is_supported():
         return None
     from gputop.tui.terminal import compositor
 

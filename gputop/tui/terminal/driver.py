@@ -6,7 +6,7 @@
     encoding    input that is not UTF-8 is shown as such, and the keys go on
     mouse       buttons and the wheel are asked for, and no movements
 
-Textual by itself does none of this. Only for a Textual that `fits` (`compatibility.py`).
+Textual by itself does none of this. Only for a Textual that is supported (`compatibility.py`).
 """
 
 import contextlib

@@ -23,7 +23,7 @@ from textual.errors import NoWidget
 from textual.message_pump import MessagePump
 from textual.widget import Widget
 
-from gputop.tui.terminal.compatibility import fits
+from gputop.tui.terminal.compatibility import is_supported
 
 _LOOK, _LOOKS = 0.025, 10
 """Seconds between two looks at the queues, and how many find them empty before a key that got lost
@@ -44,7 +44,7 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
     ]
 
 
-class OnlyBindings(Widget):
+class KeyBindingsOnly(Widget):
     """A widget that handles keys by bindings alone, as does everything above it: its bindings can
     be checked without a round through the queues."""
 
@@ -56,7 +56,7 @@ class Alarm(Protocol):
         """Let it not come."""
 
 
-class Hasty:
+class IgnoresTypeAhead:
     """A screen that ignores keys that were typed before the user could read it."""
 
     def is_too_soon(self, event: events.Event) -> bool:
@@ -64,7 +64,7 @@ class Hasty:
         raise NotImplementedError
 
 
-class KeysInTurn(App[ReturnType]):
+class SerialInput(App[ReturnType]):
     """An app that takes one key at a time."""
 
     own_keys: Mapping[str, str] = {}
@@ -73,8 +73,8 @@ class KeysInTurn(App[ReturnType]):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._waiting: deque[events.Event] = deque()
-        self._turn = 0
-        """Counts keys, so that a late `_done` of an old key does not count for the current one."""
+        self._sequence = 0
+        """Counts keys, so that a late `_release` of an old key does not count for this one."""
         self._at_work = False
         self._clock: asyncio.TimerHandle | None = None
         self.after: Callable[[float, Callable[[], None]], Alarm] = self.set_timer
@@ -83,7 +83,7 @@ class KeysInTurn(App[ReturnType]):
     async def on_event(self, event: events.Event) -> None:
         """Let what is typed, pasted or clicked wait for its turn; pass on all other events."""
         waits = isinstance(event, _TYPED) and not event.is_forwarded
-        if not waits or not fits():
+        if not waits or not is_supported():
             await super().on_event(event)
             return
         self._waiting.append(event)
@@ -97,29 +97,31 @@ class KeysInTurn(App[ReturnType]):
             if not self.screen.is_mounted:
                 self.set_timer(_NOT_YET, self._take)
                 return
-            if not await self._took_effect(self._waiting.popleft()):
+            if not await self._dispatch(self._waiting.popleft()):
                 return
         self._at_work = False
 
-    async def _took_effect(self, event: events.Event) -> bool:
-        """Hand a key on; return False if its effect is still under way, until `_done`."""
-        self._turn += 1
-        turn = self._turn
-        if isinstance(self.screen, Hasty) and self.screen.is_too_soon(event):
+    async def _dispatch(self, event: events.Event) -> bool:
+        """Hand a key on; return False if its effect is still under way, until `_release`."""
+        self._sequence += 1
+        sequence = self._sequence
+        if isinstance(self.screen, IgnoresTypeAhead) and self.screen.is_too_soon(event):
             return True
         screen, target = self.screen, self._target(event)
-        if isinstance(event, events.Key) and isinstance(target, OnlyBindings):
+        if isinstance(event, events.Key) and isinstance(target, KeyBindingsOnly):
             if not await self._check_bindings(event.key, priority=True):
                 await self._check_bindings(event.key)
             if self.screen is screen and self.focused is target and self._is_idle:
                 return True
         else:
             await super().on_event(event)
-        self._look(turn)
+        self._look(sequence)
         # Bindings run when an unused key has come up to the app. Their effect may come up the
         # same way, as a message of the widget; and a new screen has something to do first, such
         # as focusing an editor.
-        self._climb(target, lambda: self._climb(target, lambda: self._settle(turn)))
+        self._after_queues(
+            target, lambda: self._after_queues(target, lambda: self._await_screen(sequence))
+        )
         return False
 
     def _target(self, event: events.Event) -> Widget:
@@ -128,13 +130,13 @@ class KeysInTurn(App[ReturnType]):
                 return self.get_widget_at(event.x, event.y)[0]
         return self.focused or self.screen
 
-    def _look(self, turn: int, left: int = _LOOKS) -> None:
+    def _look(self, sequence: int, left: int = _LOOKS) -> None:
         """Give a key up once nothing was on its way at so many looks."""
         if left == 0:
-            self.call_later(self._done, turn)
-        elif turn == self._turn and self._at_work:
+            self.call_later(self._release, sequence)
+        elif sequence == self._sequence and self._at_work:
             left -= self._is_idle
-            self._clock = asyncio.get_running_loop().call_later(_LOOK, self._look, turn, left)
+            self._clock = asyncio.get_running_loop().call_later(_LOOK, self._look, sequence, left)
 
     @property
     def _is_idle(self) -> bool:
@@ -142,24 +144,21 @@ class KeysInTurn(App[ReturnType]):
         pumps = (self, self.screen, *self.screen.walk_children())
         return all(pump._message_queue.empty() and not pump._pending_message for pump in pumps)
 
-    def _climb(self, pump: MessagePump | None, then: Callable[[], None]) -> None:
+    def _after_queues(self, pump: MessagePump | None, then: Callable[[], object]) -> None:
         """Call `then` when a widget and all above it have handled what is in their queues now."""
         while pump is not None and pump is not self:
             above = pump._parent
-            if pump.call_later(partial(self._climb, above, then)):
+            if pump.call_later(partial(self._after_queues, above, then)):
                 return
             pump = above
         self.call_later(then)
 
-    def _settle(self, turn: int) -> None:
-        self._climb(self.screen, partial(self._finish, turn))
+    def _await_screen(self, sequence: int) -> None:
+        self._after_queues(self.screen, partial(self.call_later, self._release, sequence))
 
-    def _finish(self, turn: int) -> None:
-        self.call_later(self._done, turn)
-
-    async def _done(self, turn: int) -> None:
-        if turn == self._turn and self._at_work:
-            self._turn += 1
+    async def _release(self, sequence: int) -> None:
+        if sequence == self._sequence and self._at_work:
+            self._sequence += 1
             if self._clock is not None:
                 self._clock.cancel()
             await self._take()

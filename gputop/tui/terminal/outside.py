@@ -11,7 +11,7 @@ from typing import Any
 from textual.app import App
 
 from gputop.tui.terminal.app import TerminalApp
-from gputop.tui.terminal.compatibility import fits
+from gputop.tui.terminal.compatibility import is_supported
 
 _AFTERWARDS = 0.2
 """Seconds until the event loop has seen a Ctrl-C that the terminal sent to both programs."""
@@ -36,7 +36,7 @@ def run_outside(
 def alert(app: App[Any], sequence: str) -> None:
     """Send the sequence of a notification between two pictures; ring the bell instead if this
     Textual does not fit."""
-    if not fits():
+    if not is_supported():
         app.bell()
     elif sequence and app._driver is not None:
         app._driver.write(sequence)
