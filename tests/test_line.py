@@ -156,7 +156,7 @@ def test_rounds_of_several_hosts(capfd: pytest.CaptureFixture[str]) -> None:
         (b, SourceError("lost")), (a, _machine("a")), (a, _machine("a")),
     ]  # fmt: skip
     for host, message in news:
-        rounds.take(host, message)
+        rounds.receive(host, message)
         written.append(capfd.readouterr().out)
     assert written == ["", "2 a,b\n", "", "2 a,b\n", "1/2 a\n", "", "1/2 a\n"]
 

@@ -26,7 +26,7 @@ def run(options: Namespace) -> int:
     if options.watch:
         from gputop.commands.shared.follow_hosts import watch
 
-        return watch(options, Rounds(options.hosts or (None,), line).take)
+        return watch(options, Rounds(options.hosts or (None,), line).receive)
     ask = partial(frame_of, demo=options.demo, writer="gputop.export.line")
     frames = [frame for _, frame in answers_of(options.hosts, ask)]
     if frames:
@@ -42,7 +42,7 @@ class Rounds:
         self._frames: dict[HostName | None, Frame] = {}
         self._fresh: set[HostName | None] = set()
 
-    def take(self, host: HostName | None, message: Frame | GputopError) -> None:
+    def receive(self, host: HostName | None, message: Frame | GputopError) -> None:
         """Take the frame or the error of a host; after an error its old frame is left out."""
         if host in self._fresh:
             self._write()

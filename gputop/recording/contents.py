@@ -55,8 +55,8 @@ def _gpu(gpu: Gpu, commands: Commands, user: str | None) -> Gpu:
     pcie, nvlink = gpu.pcie, gpu.nvlink
     return replace(
         gpu,
-        holders=tuple(_of(holder, commands, user) for holder in gpu.holders),
-        reservation=gpu.reservation and _of(gpu.reservation, commands, user),
+        holders=tuple(_recordable(holder, commands, user) for holder in gpu.holders),
+        reservation=gpu.reservation and _recordable(gpu.reservation, commands, user),
         pcie=pcie and replace(pcie, tx=_rate(pcie.tx), rx=_rate(pcie.rx)),
         nvlink=nvlink and replace(nvlink, tx=_rate(nvlink.tx), rx=_rate(nvlink.rx)),
         idle_for=_round(gpu.idle_for, 0),
@@ -69,7 +69,7 @@ def _process(process: Process, commands: Commands, user: str | None) -> Process:
         origin = origin if commands == "all" else origin and _job_of(origin)
         context = context and replace(context, environ=_NOT_TOLD, descendant=None, ancestor=None)
     return replace(
-        _of(process, commands, user),
+        _recordable(process, commands, user),
         origin=origin,
         cuda_context=context,
         cpu=_round(process.cpu, 2),
@@ -84,8 +84,8 @@ def _is_own(owned: Process | DeviceHolder | Reservation, user: str | None) -> bo
     return user is not None and owned.user == user
 
 
-def _of(owned: T, commands: Commands, user: str | None) -> T:
-    """Return an owned item with only as much of its command as is recorded."""
+def _recordable(owned: T, commands: Commands, user: str | None) -> T:
+    """Return an owned item with only as much of its command as may be recorded."""
     extent: Commands = "all" if _is_own(owned, user) else commands
     return replace(owned, command=_command(owned.command, extent))
 

@@ -239,7 +239,7 @@ class WatchedMachine:
         self.history.append(frame)
         self._attempts = self.seconds = 0
         self._reason = ""
-        self._tell(self.marks.handle_frame(frame))
+        self._tell(self.marks.receive_frame(frame))
         self.ask_about_marks()
 
     def ask_about_marks(self) -> None:
@@ -274,7 +274,7 @@ class WatchedMachine:
 
     def _receive_liveness(self, reply: Reply) -> None:
         if self._frame is not None:
-            self._tell(self.marks.handle_liveness(reply.liveness, self._frame))
+            self._tell(self.marks.receive_liveness(reply.liveness, self._frame))
 
     def _receive_verdicts(self, reply: Reply) -> None:
         """Count the signals under way; after the last verdict, ask for a frame at once."""

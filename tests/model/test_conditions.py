@@ -32,12 +32,12 @@ def live(pid: int, state: LivenessState) -> ProcessLiveness:
 def test_the_agent_alone_says_who_has_ended() -> None:
     """To leave the GPUs is not to end; nor is what could not be looked at."""
     end = EndOfProcesses([train(), train(124)], "boot")
-    assert end.handle_frame(frame()) == []
+    assert end.receive_frame(frame()) == []
     assert [process.pid for process in end.followed] == [123, 124]
-    assert end.handle_liveness([live(123, "unknown"), live(124, "ended")]) == [train(124)]
+    assert end.receive_liveness([live(123, "unknown"), live(124, "ended")]) == [train(124)]
     assert list(end.running) == [123]
-    assert end.handle_liveness([live(123, "running"), live(124, "ended")]) == []
-    assert end.handle_liveness([live(123, "ended")]) == [train()]
+    assert end.receive_liveness([live(123, "running"), live(124, "ended")]) == []
+    assert end.receive_liveness([live(123, "ended")]) == [train()]
     assert (end.running, end.followed) == ({}, ())
 
 
@@ -50,16 +50,16 @@ def test_who_cannot_be_asked_for_ends_by_leaving_the_gpus() -> None:
         {"stale_for": 3.0}, {"error": "lost"}, {"state": "asleep"}, {"listed": "none"},
     )]  # fmt: skip
     for seen in (on_it, *silent, replace(frame(), problem=PROBLEM, gpus=())):
-        assert end.handle_frame(seen) == []
-    assert end.handle_frame(frame()) == [train(followed=False)]
+        assert end.receive_frame(seen) == []
+    assert end.receive_frame(frame()) == [train(followed=False)]
 
 
 def test_a_reboot_ends_all() -> None:
     end = EndOfProcesses([train(), train(124)], "boot")
     unknown = replace(frame(), host=Host(name="node", boot_id=None))
-    assert end.handle_frame(unknown) == []
+    assert end.receive_frame(unknown) == []
     again = replace(frame(), host=Host(name="node", boot_id="another"), problem=PROBLEM)
-    assert end.handle_frame(again) == [train(), train(124)]
+    assert end.receive_frame(again) == [train(), train(124)]
 
 
 def test_sentences() -> None:
@@ -85,7 +85,7 @@ def test_sentences() -> None:
 def test_utilization_has_to_stay_low(loads: list[float | None]) -> None:
     """At the limit is not below it, and what is unknown is not idle."""
     span = IdleSpan(0.05, 3.0)
-    told = [span.handle([gpu(utilization=load)], float(now)) for now, load in enumerate(loads)]
+    told = [span.receive([gpu(utilization=load)], float(now)) for now, load in enumerate(loads)]
     assert told[0] == 0.0
     assert None in told
     assert told[-2:] == [0.0, 1.0]
@@ -95,11 +95,11 @@ def test_all_gpus_have_to_be_idle() -> None:
     span = IdleSpan(0.05, 3.0)
     busy = [gpu(0), gpu(1, utilization=0.5)]
     late = [gpu(0), gpu(1, stale_for=2.0)]
-    assert [span.handle(gpus, 1.0) for gpus in (busy, late, [], None)] == [None] * 4
-    assert [span.handle([gpu(0), gpu(1)], now) for now in (2.0, 4.0)] == [0.0, 2.0]
+    assert [span.receive(gpus, 1.0) for gpus in (busy, late, [], None)] == [None] * 4
+    assert [span.receive([gpu(0), gpu(1)], now) for now in (2.0, 4.0)] == [0.0, 2.0]
 
 
 def test_a_time_in_which_nobody_looked_does_not_count() -> None:
     span = IdleSpan(0.05, 3.0)
-    told = [span.handle([gpu()], now) for now in (0.0, 2.0, 5.0, 500.0, 502.0)]
+    told = [span.receive([gpu()], now) for now in (0.0, 2.0, 5.0, 500.0, 502.0)]
     assert told == [0.0, 2.0, 5.0, 0.0, 2.0]

@@ -23,7 +23,7 @@ def marked(shown: Frame = BUSY, *answers: ProcessLiveness) -> Marks:
     """Marks on all processes of a frame, once the agent has told of them."""
     marks = Marks()
     marks.toggle_processes(shown, map(shown.key, shown.processes))
-    assert marks.handle_liveness(answers, shown) == []
+    assert marks.receive_liveness(answers, shown) == []
     return marks
 
 
@@ -33,11 +33,11 @@ def test_a_gpu_until_it_is_free() -> None:
     assert marks.has_gpu(BUSY.gpus[0])
     problem = Problem(code="driver_not_loaded", text="no driver", advice="load it")
     for shown in (BUSY, replace(EMPTY, problem=problem, gpus=()), frame([gpu(0, stale_for=2.0)])):
-        assert marks.handle_frame(shown) == []
-    [news] = marks.handle_frame(EMPTY)
+        assert marks.receive_frame(shown) == []
+    [news] = marks.receive_frame(EMPTY)
     assert news == ("GPU 0 is free", "GPU 0 is free on node")
     assert not marks.has_gpu(EMPTY.gpus[0])
-    assert marks.handle_frame(EMPTY) == []
+    assert marks.receive_frame(EMPTY) == []
 
 
 def test_the_mark_comes_off_again_and_what_is_free_gets_none() -> None:
@@ -45,7 +45,7 @@ def test_the_mark_comes_off_again_and_what_is_free_gets_none() -> None:
     assert [marks.toggle_gpu(BUSY, BUSY.gpus[0]) for _ in range(2)] == [True, True]
     assert not marks.toggle_gpu(BUSY, BUSY.gpus[1])
     assert not any(map(marks.has_gpu, BUSY.gpus))
-    assert marks.handle_frame(EMPTY) == []
+    assert marks.receive_frame(EMPTY) == []
 
 
 def test_a_mig_device_by_itself() -> None:
@@ -59,8 +59,8 @@ def test_a_mig_device_by_itself() -> None:
     assert marks.toggle_gpu(there, divided, devices[0])
     assert not marks.has_gpu(divided)
     assert not marks.has_gpu(divided, devices[1])
-    assert marks.handle_frame(there) == []
-    assert [news.short for news in marks.handle_frame(frame([divided]))] == [
+    assert marks.receive_frame(there) == []
+    assert [news.short for news in marks.receive_frame(frame([divided]))] == [
         "GPU 0 MIG device 1/0 is free"
     ]
 
@@ -69,13 +69,13 @@ def test_a_process_until_the_agent_says_that_it_has_ended() -> None:
     marks = marked()
     assert [marks.has_process(pid) for pid in (1, 2, 3)] == [True, True, False]
     assert marks.questions(BUSY) == (id_of(1), id_of(2))
-    assert marks.handle_liveness([answer(1), answer(2, "unknown")], BUSY) == []
+    assert marks.receive_liveness([answer(1), answer(2, "unknown")], BUSY) == []
     assert marks.questions(BUSY) == (id_of(2),)
-    marks.handle_liveness([answer(2)], BUSY)
+    marks.receive_liveness([answer(2)], BUSY)
     assert marks.questions(BUSY) == ()
-    assert marks.handle_frame(EMPTY) == [], "it may have left the GPUs alone"
+    assert marks.receive_frame(EMPTY) == [], "it may have left the GPUs alone"
     assert marks.questions(EMPTY) == (id_of(1), id_of(2))
-    [news] = marks.handle_liveness([answer(1, "ended"), answer(2)], EMPTY)
+    [news] = marks.receive_liveness([answer(1, "ended"), answer(2)], EMPTY)
     assert news.short == "train.py (PID 1) has ended"
     assert news.sentence == "train.py (PID 1) of alice has ended on node after 16m40s"
     assert not marks.has_process(1)
@@ -86,9 +86,9 @@ def test_one_that_ended_at_once() -> None:
     another = frame(processes=[process(1, start_time=1500.0), process(2)])
     for shown in (BUSY, another):
         marks = marked()
-        assert marks.handle_frame(shown) == []
+        assert marks.receive_frame(shown) == []
         assert marks.questions(shown) == (id_of(1), id_of(2))
-        [news] = marks.handle_liveness([answer(1, "ended")], shown)
+        [news] = marks.receive_liveness([answer(1, "ended")], shown)
         assert news.short == "train.py (PID 1) has ended"
 
 
@@ -96,7 +96,7 @@ def test_another_agent_reckons_other_seconds() -> None:
     """The clock was set meanwhile: the start in ticks is the same."""
     marks = marked(BUSY, answer(1), answer(2))
     later = frame(processes=[process(1, start_ticks=id_of(1).start_ticks, start_time=4000.0)])
-    assert marks.handle_frame(later) == []
+    assert marks.receive_frame(later) == []
     assert marks.questions(later) == (id_of(2),)
     assert marks.has_process(1)
 
@@ -106,7 +106,7 @@ def test_one_that_no_agent_can_tell_of() -> None:
     there = frame(processes=[process(1, start_time=None, elsewhere=True, user=None, command=None)])
     marks = marked(there)
     assert marks.questions(there) == ()
-    assert [news.short for news in marks.handle_frame(frame())] == [
+    assert [news.short for news in marks.receive_frame(frame())] == [
         "process (PID 1) has left the GPUs"
     ]
 
@@ -122,4 +122,4 @@ def test_a_group_is_marked_and_unmarked_as_one() -> None:
 
 def test_a_reboot() -> None:
     again = replace(EMPTY, host=Host(name="node", boot_id="next"))
-    assert len(marked(BUSY, answer(1), answer(2)).handle_frame(again)) == 2
+    assert len(marked(BUSY, answer(1), answer(2)).receive_frame(again)) == 2

@@ -80,13 +80,13 @@ class ProcessesEnd:
             complain(gone)
         self._end = EndOfProcesses(processes, frame.host.boot_id)
         for answer in answers:
-            self._end.learn(answer)
+            self._end.receive_answer(answer)
         self._say_pending()
         return None
 
     def check(self, source: Source, frame: Frame) -> str | None:
-        ended = self._end.handle_frame(frame)
-        ended += self._end.handle_liveness(_liveness(source, self._end.followed))
+        ended = self._end.receive_frame(frame)
+        ended += self._end.receive_liveness(_liveness(source, self._end.followed))
         sentences = [end_of(process, host_of(frame), frame.time) for process in ended]
         self._ended += sentences
         if self._end.running:
@@ -243,7 +243,7 @@ class GpusIdle:
 
     def check(self, source: Source, frame: Frame) -> str | None:
         gpus = _chosen(frame, self._gpus)
-        idle = self._span.handle(gpus, time.monotonic())
+        idle = self._span.receive(gpus, time.monotonic())
         limit = f"{percent(self._limit)} %"
         busy = [] if gpus is None else [g for g in gpus if (g.utilization or 0.0) >= self._limit]
         self.pending = "a span without work"

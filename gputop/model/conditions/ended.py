@@ -60,7 +60,7 @@ class EndOfProcesses:
         self._boot_id = boot_id
         self.running = {process.id.pid: process for process in processes} | self.running
 
-    def learn(self, answer: ProcessLiveness) -> bool:
+    def receive_answer(self, answer: ProcessLiveness) -> bool:
         """Learn from an agent how a process is. Return False if it has ended."""
         process = self.running.get(answer.process.pid)
         if process is not None and answer.state != "unknown":
@@ -72,11 +72,11 @@ class EndOfProcesses:
         """The processes to ask an agent about."""
         return tuple(process.id for process in self.running.values() if process.is_followed)
 
-    def handle_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
+    def receive_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
         """Take an agent's answers about `followed`. Return the processes that have ended."""
         return self.remove(answer.process.pid for answer in liveness if answer.state == "ended")
 
-    def handle_frame(self, frame: Frame) -> list[AwaitedProcess]:
+    def receive_frame(self, frame: Frame) -> list[AwaitedProcess]:
         """Take a frame. Return the processes that have ended: all of them after a reboot, otherwise
         those that have left the GPUs and that no agent follows."""
         if None is not self._boot_id != frame.host.boot_id is not None:

@@ -20,7 +20,7 @@ class IdleSpan:
         self._since: float | None = None
         self._last: float | None = None
 
-    def handle(self, gpus: Iterable[Gpu] | None, now: float) -> float | None:
+    def receive(self, gpus: Iterable[Gpu] | None, now: float) -> float | None:
         """Take the GPUs of a frame, or None without any; `now` never goes back. Return the seconds
         of the span so far, None if it has not begun."""
         is_late = self._last is not None and now - self._last > self._longest_gap

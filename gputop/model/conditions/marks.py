@@ -75,14 +75,14 @@ class Marks:
                 asked.append(process.id)
         return tuple(asked)
 
-    def handle_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
+    def receive_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
         """Take an agent's answers to `questions` about this frame. Return what has ended."""
-        ended = [answer.process.pid for answer in liveness if not self._end.learn(answer)]
+        ended = [answer.process.pid for answer in liveness if not self._end.receive_answer(answer)]
         return [_end_news(process, frame) for process in self._end.remove(ended)]
 
-    def handle_frame(self, frame: Frame) -> list[MarkNews]:
+    def receive_frame(self, frame: Frame) -> list[MarkNews]:
         """Take a frame. Return what has ended or become free."""
-        news = [_end_news(process, frame) for process in self._end.handle_frame(frame)]
+        news = [_end_news(process, frame) for process in self._end.receive_frame(frame)]
         for gpu in frame.gpus if self._gpus else ():
             for device in (None, *(gpu.mig or ())):
                 mark = _gpu_mark(gpu, device)
