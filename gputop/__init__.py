@@ -61,7 +61,7 @@ the other terms are gputop's own, with their module.)
     condition       what `gputop wait` waits for on a machine (Condition,
                     commands/targets/wait_conditions.py)
     connection      one way to an agent on another machine, from waiting for its turn to its end
-                    (sources/ssh/connection.py); its state is a Link (model/fleet/link.py)
+                    (sources/ssh/connection.py); its state is a HostLink (model/fleet/link.py)
     CUDA context    what decides which GPUs a process sees: variables, device nodes, libraries,
                     all read from /proc (CudaContext, model/machine/environment.py)
     CUDA device     a GPU or MIG device as CUDA counts it (CudaDevice, model/cuda/enumeration.py)
@@ -115,7 +115,8 @@ the other terms are gputop's own, with their module.)
     request         what a reader sends to an agent (Request, protocol/messages.py)
     reservation     a GPU that a user means to use, kept by a lock that ends with its last holder;
                     advisory (Reservation, model/machine/gpu.py; reservations/)
-    sample          what one GPU answered in one cycle (GpuSample, agent/gpu/reader.py)
+    sample          the numbers of one instant: of a GPU, as it answered in one cycle (GpuSample,
+                    agent/gpu/reader.py), or of a machine, as they travel (Sample, protocol/)
     section         what a GPU is asked about one subject, at an interval of its own
                     (agent/gpu/sections.py; its data: model/machine/sections.py)
     source          the frames of one machine, wherever they come from (Source, sources/source.py)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply, Request
 
@@ -41,7 +41,7 @@ class Source(ABC):
     """The name by which the machine was asked for."""
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> HostLink | None:
         """How the machine is reached just now, for any thread; None if there is no connection that
         could break."""
         return None

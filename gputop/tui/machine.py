@@ -13,7 +13,7 @@ from textual.message import Message
 from gputop.errors import LoginError, SourceError
 from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.fleet.host_row import HostState
-from gputop.model.fleet.link import Link, LinkState
+from gputop.model.fleet.link import HostLink, LinkState
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import counted
 from gputop.model.metrics.history import History
@@ -126,13 +126,13 @@ class WatchedMachine:
         return self.feed.source.link is not None
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostLink:
         """How the machine is reached."""
         if (link := self.feed.source.link) is not None:
             return link
         if self.ended:
-            return Link("login" if self._wants_login else "ended", words=self._reason)
-        return Link("connected", age=float(self.seconds))
+            return HostLink("login" if self._wants_login else "ended", words=self._reason)
+        return HostLink("connected", age=float(self.seconds))
 
     @property
     def waiting(self) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gputop.model.fleet.fleet import Fleet, free_gpus
 from gputop.model.fleet.host_row import HostRow, HostState, ordered
 from gputop.model.fleet.host_summary import LampKind, lamp
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.sections import Health, Xid
@@ -21,11 +21,11 @@ from gputop.model.processes.views import View
 from tests.builders import GIB, frame, gpu, process
 
 IDLE_AFTER = 600.0
-UP = Link("connected", "installed", age=0.4, round_trip=0.02)
+UP = HostLink("connected", "installed", age=0.4, round_trip=0.02)
 SICK = Health(xids=(Xid(number=79, time=1990.0),))
 
 
-def of_host(name: str, shown: Frame | None, link: Link = UP, **more: Any) -> HostState:
+def of_host(name: str, shown: Frame | None, link: HostLink = UP, **more: Any) -> HostState:
     """The state of a host, whose machine is its own."""
     if shown is not None:
         own = {gpu.uuid: f"{gpu.uuid}-{name}" for gpu in shown.gpus}
@@ -68,15 +68,16 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
 @pytest.mark.parametrize(
     ("state", "level", "words"),
     [
-        (of_host("a", None, Link("waiting")), None, "waits for its turn"),
-        (of_host("a", None, Link("connecting")), None, "connecting"),
-        (of_host("a", None, Link("connecting"), failure="refused"), "error", "refused; connecting"),
-        (of_host("a", None, Link("login", words="login wanted: publickey")), "warning",
+        (of_host("a", None, HostLink("waiting")), None, "waits for its turn"),
+        (of_host("a", None, HostLink("connecting")), None, "connecting"),
+        (of_host("a", None, HostLink("connecting"), failure="refused"), "error",
+         "refused; connecting"),
+        (of_host("a", None, HostLink("login", words="login wanted: publickey")), "warning",
          "log in with L: publickey"),
-        (of_host("a", frame(), Link("ended", words="refused"), retry_in=3.5), "error",
+        (of_host("a", frame(), HostLink("ended", words="refused"), retry_in=3.5), "error",
          "refused; again in 3s"),
         (of_host("a", None, UP), None, "waits for the driver"),
-        (of_host("a", None, Link("connected", age=9.0)), "error", "no answer for 9s"),
+        (of_host("a", None, HostLink("connected", age=9.0)), "error", "no answer for 9s"),
         (of_host("a", replace(frame(), problem=Problem(code="no_gpu", text="m", advice=""))),
          "error", "m"),
     ],
@@ -112,12 +113,12 @@ def test_what_is_old_is_not_offered_as_free() -> None:
 
 def test_the_order_of_hosts() -> None:
     rows = rows_of(
-        of_host("connecting", None, Link("connecting")),
+        of_host("connecting", None, HostLink("connecting")),
         of_host("well", frame([gpu(0), gpu(1)])),
         of_host("idle", frame([gpu(0, idle_for=700.0)], [process(1)])),
         of_host("rebooted", frame([gpu(0)]), rebooted=5.0),
-        of_host("login", None, Link("login")),
-        of_host("down", None, Link("ended")),
+        of_host("login", None, HostLink("login")),
+        of_host("down", None, HostLink("ended")),
         of_host("sick", frame([gpu(0, health=SICK)])),
     )
     assert [row.host for row in ordered(rows, "worst")] == [
@@ -130,7 +131,7 @@ def test_the_order_of_hosts() -> None:
 def test_sums_and_free_gpus() -> None:
     fleet = Fleet(IDLE_AFTER)
     busy = frame([gpu(0), gpu(1), gpu(2), gpu(3)], [process(7, on=1, user="bob")])
-    fleet.take([of_host("a", busy), of_host("b", busy), of_host("c", None, Link("ended"))])
+    fleet.take([of_host("a", busy), of_host("b", busy), of_host("c", None, HostLink("ended"))])
     assert fleet.totals == (3, 2, 1, 8, 6, 1)
     assert free_gpus(fleet.rows) == [("a", "0,2-3"), ("b", "0,2-3")]
     assert [row.row.host for row in fleet.processes] == ["a", "b"]
@@ -142,7 +143,7 @@ def test_sums_of_what_is_not_known_are_not_0() -> None:
     full = of_host("b", frame([gpu(0)], [process(7, user="bob")]))
     empty = of_host("c", frame())
     for states, free, users in (
-        ([], None, None), ([of_host("d", None, Link("ended"))], None, None),
+        ([], None, None), ([of_host("d", None, HostLink("ended"))], None, None),
         ([unseen], None, None), ([unseen, full], None, 1), ([unseen, empty], 1, None),
         ([full], 0, 1), ([empty], 1, 0),
     ):  # fmt: skip

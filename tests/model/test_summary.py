@@ -52,9 +52,12 @@ def test_processes_without_a_user(fields: dict[str, Any], count: int) -> None:
     assert count_without_user(now, now.gpus[0]) == count
 
 
+BOTH = [process(2, type="G", on=2), process(3, on=2)]
+
+
 def test_draws_only() -> None:
-    now = frame([gpu(0), gpu(1)], [process(1, type="G")])
-    assert [draws_only(now, gpu) for gpu in now.gpus] == [True, False]
+    now = frame([gpu(0), gpu(1), gpu(2)], [process(1, type="G"), *BOTH])
+    assert [draws_only(now, gpu) for gpu in now.gpus] == [True, False, False]
 
 
 def test_processes_by_mig_device() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputop.errors import LoginError
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.protocol.messages import Candidates
 from gputop.sources.ask import ask
 from gputop.sources.ssh.login import login_command
@@ -45,7 +45,7 @@ def node(sshd: Sshd, kept: MachineFactory) -> HostName:
 
 def test_an_installed_agent(sshd: Sshd, node: HostName) -> None:
     with source(node) as opened:
-        assert opened.link == Link()
+        assert opened.link == HostLink()
         assert len(first_frame(opened).gpus) == 8
         link = opened.link
         assert (link.state, link.kind, link.words) == ("connected", "installed", "")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gputop.errors import LoginError, SourceError
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply
 from gputop.settings import Session
@@ -26,13 +26,13 @@ from gputop.tui.machine import WatchedMachine
 from tests.builders_tui import Screenful, Silence
 from tests.pilot import Hand
 
-UP = Link("connected", "installed", age=0.4, round_trip=0.012)
+UP = HostLink("connected", "installed", age=0.4, round_trip=0.012)
 
 
 class RemoteSource(Silence):
     """A source with a link, whose frames come from a queue."""
 
-    link = Link("connecting")
+    link = HostLink("connecting")
 
     def __init__(self, host: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class RemoteSource(Silence):
     def reconnect(self) -> None:
         """End the frames of before."""
         super().reconnect()
-        self.link = Link("connecting")
+        self.link = HostLink("connecting")
 
     def close(self) -> None:
         """End."""
@@ -73,13 +73,13 @@ class Fleetful(Screenful):
         """One of the machines."""
         return next(machine for machine in self.app.shown.machines if machine.host == host)
 
-    async def tell(self, host: str, told: Frame | SourceError, link: Link = UP) -> None:
+    async def tell(self, host: str, told: Frame | SourceError, link: HostLink = UP) -> None:
         """Let a host send a frame, or break; its link is as it is then."""
         source = self.sources[host]
         if isinstance(told, LoginError):
-            link = Link("login", words=str(told))
+            link = HostLink("login", words=str(told))
         elif isinstance(told, SourceError):
-            link = Link("ended", words=str(told))
+            link = HostLink("ended", words=str(told))
         source.link = link
         source.queue.put(told)
         source.queue.join()

@@ -9,7 +9,7 @@ from textual import events
 
 from gputop.errors import LoginError, SourceError
 from gputop.model.fleet.cluster import ClusterNode
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Verdict
 from gputop.protocol.messages import Refresh, Reply, SetInterval, Signal
@@ -154,7 +154,7 @@ async def test_a_host_that_is_not_there_yet_says_what_it_waits_for() -> None:
 
 
 async def test_the_heading_says_what_a_host_has_not() -> None:
-    smi_only = Link("connected", "nvidia-smi", age=0.1)
+    smi_only = HostLink("connected", "nvidia-smi", age=0.1)
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
         await fleet.tell("node1", busy("node1"), smi_only)
         await fleet.press("home", "enter")

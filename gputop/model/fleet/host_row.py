@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gputop.model.fleet.host_summary import HostSummary
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.finding import Level
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration
@@ -29,7 +29,7 @@ class HostState(NamedTuple):
     host: str
     """The name by which it was asked for."""
     frame: Frame | None
-    link: Link
+    link: HostLink
     retry_in: float | None = None
     """Seconds to the next attempt to connect; None if none is planned."""
     failure: str = ""
@@ -42,7 +42,7 @@ class HostRow(NamedTuple):
     """A line of the fleet."""
 
     host: str
-    link: Link
+    link: HostLink
     summary: HostSummary | None
     """What its frame says; None without a usable frame."""
     level: Level | None

@@ -17,7 +17,7 @@ LinkKind = Literal["installed", "carried", "nvidia-smi", "prometheus"]
 there, or a Prometheus server, in place of anything on the machine."""
 
 
-class Link(NamedTuple):
+class HostLink(NamedTuple):
     """The connection to a machine; any thread may read it."""
 
     state: LinkState = "waiting"

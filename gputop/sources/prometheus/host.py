@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gputop.errors import SourceError
-from gputop.model.fleet.link import Link
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
@@ -48,10 +48,10 @@ class PrometheusSource(AgentlessSource):
         self._came: float | None = None
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostLink:
         """The link, with the age of what came last."""
         age = None if self._came is None else time.monotonic() - self._came
-        return Link("connected", "prometheus", age=age)
+        return HostLink("connected", "prometheus", age=age)
 
     def frames(self) -> Iterator[Frame | Reply]:
         """Yield frames of the last quarter of an hour, then new ones until `close`. SourceError if
@@ -177,11 +177,11 @@ class FallbackSource(Source):
         self._is_closed = False
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostLink:
         """The link of the source in use."""
         if self._known is not None:
             return self._known.link._replace(words=self._why)
-        return (self._ssh and self._ssh.link) or Link("connecting")
+        return (self._ssh and self._ssh.link) or HostLink("connecting")
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`. SourceError, with both reasons, if neither knows anything."""

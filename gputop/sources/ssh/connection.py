@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop.errors import LoginError, SourceError
-from gputop.model.fleet.link import Link, LinkKind
+from gputop.model.fleet.link import HostLink, LinkKind
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
@@ -70,7 +70,7 @@ class Connection(AgentConnection):
         self._host, self._options, self._timeout, self._whole = host, options, timeout, whole
         self._due = math.inf
         """When the next frame must be there, in monotonic seconds."""
-        self._link = Link()
+        self._link = HostLink()
         self._heard: float | None = None
         self._rows = Allowance(*_ROWS)
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class Connection(AgentConnection):
         """The ping that is not answered yet, and when it was sent."""
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostLink:
         """The state of the connection just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
         return self._link._replace(age=age)
@@ -156,7 +156,7 @@ class Connection(AgentConnection):
     def _start(self) -> SshProcess:
         """Connect, find out what the machine has, and start the best of it."""
         with CONNECT_LIMITER.place(lambda: self._is_over):
-            self._link = Link("connecting")
+            self._link = HostLink("connecting")
             self._begin(min(_CONNECT, self._whole))
             process = self._spawn()
             remote = read_remote(lambda most: process.line(self._left(), most))
@@ -169,7 +169,7 @@ class Connection(AgentConnection):
         process.send(start, self._left())
         if self._whole > _CONNECT:
             self._begin(self._whole)
-        self._link = Link("connected", kind, why)
+        self._link = HostLink("connected", kind, why)
         with self._lock:
             for data in self._queued or ():
                 self._write(data)
@@ -220,7 +220,7 @@ class Connection(AgentConnection):
             self._process.close()
         is_login = isinstance(error, LoginError)
         words = printable(str(error), 300)
-        self._link = Link("login" if is_login else "ended", self._link.kind, words)
+        self._link = HostLink("login" if is_login else "ended", self._link.kind, words)
         return type(error)(words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from gputop.model.fleet.link import Link, LinkKind
+from gputop.model.fleet.link import HostLink, LinkKind
 from gputop.model.machine.finding import Finding
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
@@ -44,7 +44,7 @@ class SshSource(AgentSource[Connection]):
         super().__init__(host.asked, interval)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostLink:
         return self._connection.link
 
     @property
