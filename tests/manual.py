@@ -27,11 +27,11 @@ from gputop.export.line import FIELDS as LINE_FIELDS
 from gputop.manual import FOLDER, TOPICS
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.environment import (
+    AgentSurroundings,
     CudaContext,
     Descendant,
     Environ,
     ParentEnviron,
-    Standpoint,
 )
 from gputop.model.machine.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu, MigDevice
@@ -59,7 +59,8 @@ README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.S)
 _OF_CODE = re.compile(r"\s*(?:Names as in|See|As) `model\.[^`]*`[^.]*\.|; see `model\.[^`]*`")
 _STRUCTS: dict[str, type[msgspec.Struct]] = {
-    "frame": Frame, "host": Host, "standpoint": Standpoint, "problem": Problem, "card": PciCard,
+    "frame": Frame, "host": Host, "surroundings": AgentSurroundings, "problem": Problem,
+    "card": PciCard,
     "topology": Topology, "process": Process, "origin": Origin, "container": Container,
     "cuda_context": CudaContext, "environ": Environ, "descendant": Descendant,
     "ancestor": ParentEnviron,

@@ -69,7 +69,7 @@ def parsed(*words: str, environ: Mapping[str, str] = SLURM) -> tuple[HostName, .
     ],
 )
 def test_names(words: str, asked: str) -> None:
-    assert " ".join(host.asked for host in parsed(*words.split())) == asked
+    assert " ".join(host.requested_name for host in parsed(*words.split())) == asked
 
 
 def test_what_ssh_gets() -> None:
@@ -174,7 +174,9 @@ def test_text_of_each_with_its_name_on_top(words: str, capfd: Capture) -> None:
 def test_a_line_of_json_for_each(words: str, capfd: Capture) -> None:
     status, text, errors = gputop(capfd, "-H", "node[1-2],down,node1", *words.split())
     lines = [json.loads(line) for line in text.splitlines()]
-    hosts = [line["host"]["asked"] if words == "--json" else line["host"] for line in lines]
+    hosts = [
+        line["host"]["requested_name"] if words == "--json" else line["host"] for line in lines
+    ]
     assert (status, errors, hosts) == (1, DOWN, ["node1", "node2"])
 
 
@@ -225,7 +227,7 @@ def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
     settings.write_text('[groups]\nlab = ["node[1-2]", "@more"]\nmore = ["node4"]\n')
     (tmp_path / "hosts").write_text("node5\nnode1 # again\n")
     status, text, _ = gputop(capfd, "-H", "@lab", "--hosts", f"{tmp_path}/hosts", "--json")
-    hosts = [json.loads(line)["host"]["asked"] for line in text.splitlines()]
+    hosts = [json.loads(line)["host"]["requested_name"] for line in text.splitlines()]
     assert (status, hosts) == (0, ["node1", "node2", "node4", "node5"])
     assert main(["config"]) == 0
     assert 'lab = ["node[1-2]", "@more"]' in capfd.readouterr().out
@@ -261,7 +263,7 @@ def test_every_command_over_ssh(
     assert main(["-H", "h1,down", "--json"]) == 1
     text, errors = capfd.readouterr()
     [seen] = map(json.loads, text.splitlines())
-    assert (seen["host"]["asked"], len(seen["gpus"])) == ("h1", 8)
+    assert (seen["host"]["requested_name"], len(seen["gpus"])) == ("h1", 8)
     assert errors.startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
     pid = here.pids["train"]
     assert main(["map", "--pid", str(pid), "--json", "-H", "h1"]) == 0
@@ -290,7 +292,7 @@ def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactor
         assert program.stdout
         assert program.stderr
         try:
-            assert json.loads(program.stdout.readline())["host"]["asked"] == "w1"
+            assert json.loads(program.stdout.readline())["host"]["requested_name"] == "w1"
             assert program.stderr.readline().startswith("gputop: refused: login wanted: ")
             os.kill(sshd.sessions()[-1], signal.SIGKILL)
             assert program.stderr.readline().startswith("gputop: w1: ")

@@ -18,11 +18,11 @@ from gputop.export.json import JsonGpu
 from gputop.manual import COMMANDS, FOLDER, TOPICS, blocks, page, plain, search
 from gputop.model.machine import sections
 from gputop.model.machine.environment import (
+    AgentSurroundings,
     CudaContext,
     Descendant,
     Environ,
     ParentEnviron,
-    Standpoint,
 )
 from gputop.model.machine.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.machine.gpu import DeviceHolder, MigDevice
@@ -40,8 +40,8 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.g
 ALL = {"README": README.read_text(encoding="utf-8"), **PAGES}
 SECTIONS = [kind for kind in vars(sections).values()
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]  # fmt: skip
-JSON = [Frame, Host, Standpoint, JsonGpu, MigDevice, *SECTIONS, Topology, Process, CudaContext,
-        Environ, Descendant, ParentEnviron, Problem, PciCard, DeviceHolder, Origin,
+JSON = [Frame, Host, AgentSurroundings, JsonGpu, MigDevice, *SECTIONS, Topology, Process,
+        CudaContext, Environ, Descendant, ParentEnviron, Problem, PciCard, DeviceHolder, Origin,
         Container]  # fmt: skip
 WIDEST = 78
 """Columns of code in a page, but for what a command prints: a terminal of 80 shows it whole."""

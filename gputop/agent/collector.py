@@ -184,9 +184,9 @@ class Collector:
         pids = {run.pid for reading in readings for run in reading.sample.running}
         by_pid = self._processes.read(pids, timeout)
         if self._inside is not None:
-            believed = NUMBERING.believed
+            pids_match = NUMBERING.pids_match
             readings = self._seen_inside(self._inside, readings)
-            if believed != NUMBERING.believed:  # it may be about other processes
+            if pids_match != NUMBERING.pids_match:  # it may be about other processes
                 by_pid = self._processes.read(pids, timeout, every=True)
         if settle:
             again = time.monotonic() + _SETTLE

@@ -11,7 +11,7 @@ from functools import cache
 import psutil
 from msgspec.structs import replace
 
-from gputop.agent.process.cuda_context import standpoint
+from gputop.agent.process.cuda_context import surroundings
 from gputop.agent.process.namespaces import in_first_namespace
 from gputop.model.machine.frame import Host, PciCard
 from gputop.model.machine.text import printable
@@ -35,7 +35,7 @@ class HostFacts:
             cpu_count=psutil.cpu_count(),
             nested=self.nested,
             wsl=is_wsl(),
-            standpoint=standpoint(),
+            surroundings=surroundings(),
         )
         self._counted = math.inf
 

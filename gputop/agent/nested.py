@@ -30,7 +30,7 @@ class NestedNamespace:
         values = reading.values
         # The first, quick reading has no lists yet, and must not make a GPU look free.
         listed = values.get("listed", "all" if "utilization" in values else "unknown")
-        if listed == "all" and not NUMBERING.everybodys:
+        if listed == "all" and not NUMBERING.is_initial_namespace:
             values = {**values, "listed": "ours"}
         running = reading.running
         if values.get("memory_used") != 0 and any(process.memory == 0 for process in running):
@@ -50,7 +50,7 @@ class NestedNamespace:
     def _samples(self, reading: GpuSample) -> tuple[dict[int, Utilization] | None, bool]:
         """Return the samples known to belong to listed processes, and whether others show work."""
         samples = reading.utilization
-        if not samples or NUMBERING.everybodys:
+        if not samples or NUMBERING.is_initial_namespace:
             return samples, False
         if NUMBERING.samples_differ:
             return {}, _work(samples)

@@ -109,7 +109,7 @@ def line_for(form: str, host: HostName | None, value: str) -> str:
     if form == "ssh" and host is not None:
         return shell_line(host, value)
     exported = f"export {ORDER}={PCI_BUS_ID} {NAME}=" if form == "export" else ""
-    return f"{exported}{value}" if host is None else f"{host.asked} {value}"
+    return f"{exported}{value}" if host is None else f"{host.requested_name} {value}"
 
 
 def shell_line(host: HostName, value: str) -> str:
@@ -179,7 +179,7 @@ def _picked(
 def _refusals(refused: dict[HostName | None, Picked]) -> str:
     """Return the JSON for the case that no host is picked, with the reason for each GPU."""
     gpus = [
-        {"host": host and host.asked, "gpu": index, "reason": reason}
+        {"host": host and host.requested_name, "gpu": index, "reason": reason}
         for host, (_, pick) in refused.items()
         for index, reason in pick.reasons.items()
     ]
@@ -200,7 +200,7 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
     if options.json:
         gpus = [{"gpu": gpu.index, "uuid": gpu.uuid} for gpu in pick.gpus]
         age = None if pick.age is None else round(pick.age, 1)
-        facts = {"host": pick.host.asked, "value": value, "gpus": gpus, "age": age}
+        facts = {"host": pick.host.requested_name, "value": value, "gpus": gpus, "age": age}
         line = json.dumps(facts)
     _write(line)
     return 0
@@ -232,5 +232,5 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
     guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
-    complain(f"{pick.host.asked}: by {queries.exporter.name}{age}{guess}")
+    complain(f"{pick.host.requested_name}: by {queries.exporter.name}{age}{guess}")
     return pick

@@ -208,9 +208,9 @@ def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace)
     def send(host: HostName | None) -> tuple[Verdict, ...]:
         source, frame, plan = plans[host]
         targets = tuple(Target(v.process, v.caution in forced) for v in plan)
-        order = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
+        request = Signal("", targets, options.signal, options.grace, False, frame.host.boot_id)
         try:
-            return ask(source, order, timeout).verdicts
+            return ask(source, request, timeout).verdicts
         except (DriverError, SourceError) as error:
             if host is None and isinstance(error, SourceError):
                 raise
@@ -301,7 +301,7 @@ def _report(options: argparse.Namespace, verdicts: _Verdicts, plans: _Plans | No
 
 def _json(verdict: Verdict, number: int, host: HostName | None) -> dict[str, object]:
     return {
-        **({} if host is None else {"host": host.asked}),
+        **({} if host is None else {"host": host.requested_name}),
         "pid": verdict.process.pid,
         "start_ticks": verdict.process.start_ticks,
         "start_time": verdict.start_time,

@@ -106,7 +106,7 @@ def _writer(
     path: str, options: argparse.Namespace, limits: Limits
 ) -> RecordingWriter | HostFolders:
     """Return a writer in which no host takes what is another's. GputopError."""
-    hosts = [host.asked for host in options.hosts]
+    hosts = [host.requested_name for host in options.hosts]
     if hosts and (path.endswith("/") or os.path.isdir(path)):
         from gputop.sources.ssh.client import allow_many_files
 
@@ -119,7 +119,7 @@ def _whom(options: argparse.Namespace) -> str:
     hosts = options.hosts
     if not hosts:
         return "the demo" if options.demo else "this machine"
-    return hosts[0].asked if len(hosts) == 1 else f"{len(hosts)} hosts"
+    return hosts[0].requested_name if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
 def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) -> NoReturn:
@@ -129,7 +129,7 @@ def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) 
     swollen: set[HostName | None] = set()
     for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
         if isinstance(news, Frame):
-            name = news.host.name if host is None else host.asked
+            name = news.host.name if host is None else host.requested_name
             user = (host and host.target.rpartition("@")[0]) or me
             is_swollen = writer.is_swollen(name)
             if is_swollen and host not in swollen:
@@ -189,5 +189,5 @@ def _options(path: str, options: argparse.Namespace) -> list[str]:
         f"--max-size={options.max_size:.0f}",
         f"--commands={options.commands}",
     ]
-    words += [f"--host={host.asked}" for host in options.hosts]
+    words += [f"--host={host.requested_name}" for host in options.hosts]
     return [*words, "--demo"] if options.demo else words

@@ -79,7 +79,7 @@ def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadca
 
 def _viewer(options: argparse.Namespace, door: int, window: Window) -> list[str]:
     theme = ("--theme", options.theme) if options.theme else ()
-    hosts = [host.asked for host in options.hosts]
+    hosts = [host.requested_name for host in options.hosts]
     return [sys.executable, _MAIN, "viewer", *theme, "--", str(door), *map(str, window), *hosts]
 
 

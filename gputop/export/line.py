@@ -93,7 +93,7 @@ def _count(view: LineView, count: Callable[[Frame], int | None]) -> str | None:
 
 
 def _host(view: LineView) -> str | None:
-    names = [frame.host.asked or frame.host.name for frame in view.frames]
+    names = [frame.host.requested_name or frame.host.name for frame in view.frames]
     return ",".join(names) or None
 
 
@@ -109,7 +109,7 @@ def _free_gpus(view: LineView) -> str | None:
     parts = []
     for frame in view.frames:
         free = ranges(gpu.index for gpu in frame.gpus if is_free(frame, gpu))
-        name = f"{frame.host.asked or frame.host.name}:" if view.asked > 1 else ""
+        name = f"{frame.host.requested_name or frame.host.name}:" if view.asked > 1 else ""
         parts += [f"{name}{free}"] if free else []
     return " ".join(parts) or "none"
 
@@ -163,7 +163,7 @@ def _who(view: LineView) -> str | None:
 
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
-        name = f"{frame.host.asked or frame.host.name}: " if view.asked > 1 else ""
+        name = f"{frame.host.requested_name or frame.host.name}: " if view.asked > 1 else ""
         if frame.problem is not None:
             yield f"{name}{frame.problem.text}"
         elif (worst := worst_of(frame)) is not None:

@@ -73,7 +73,7 @@ def _heading(frame: Frame) -> str:
 
 def _name(frame: Frame) -> str:
     """Return the machine's name as it was asked for, and its own name if that differs."""
-    name, asked = frame.host.name, frame.host.asked
+    name, asked = frame.host.name, frame.host.requested_name
     if frame.demo:
         return f"DEMO: an invented machine{f' {asked}' if asked else ''}"
     return name if asked in (None, name) else f"{asked} ({name})"

@@ -99,9 +99,9 @@ class _Rows(Generic[R]):
 class Assembler:
     """Makes Frames of the lines of one agent; SourceError for a stream that cannot be followed."""
 
-    def __init__(self, spoken: Versions = SPOKEN, asked: str | None = None) -> None:
-        """`asked`: the name by which the machine was asked for."""
-        self._asked = asked
+    def __init__(self, spoken: Versions = SPOKEN, requested_name: str | None = None) -> None:
+        """`requested_name`: the name by which the machine was asked for."""
+        self._requested_name = requested_name
         self.hello: Hello | None = None
         """None until it has arrived."""
         self.recent: RecentFrames | None = None
@@ -145,12 +145,12 @@ class Assembler:
         """How many GPUs and processes it knows."""
         return len(self._gpus.facts) + len(self._processes.facts)
 
-    def twin(self) -> Assembler:
+    def fork(self) -> Assembler:
         """Return an independent copy with the same knowledge. It keeps no lines."""
-        twin = copy(self)
-        twin.recent = None
-        twin._gpus, twin._processes = copy(self._gpus), copy(self._processes)
-        return twin
+        fork = copy(self)
+        fork.recent = None
+        fork._gpus, fork._processes = copy(self._gpus), copy(self._processes)
+        return fork
 
     def read_again(self, line: bytes) -> Frame | None:
         """Return the Frame of the last line or a later one; others may be left out."""
@@ -181,7 +181,10 @@ class Assembler:
             columns, make = {}, Preview
         return make(
             host=replace(
-                machine.host, asked=self._asked, cpu=sample.cpu, memory_used=sample.memory_used
+                machine.host,
+                requested_name=self._requested_name,
+                cpu=sample.cpu,
+                memory_used=sample.memory_used,
             ),
             time=sample.time,
             interval=sample.interval,

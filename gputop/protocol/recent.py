@@ -39,7 +39,7 @@ class LineReader(Protocol):
         """How many GPUs and processes it knows."""
         ...
 
-    def twin(self) -> LineReader:
+    def fork(self) -> LineReader:
         """Return an independent copy with the same knowledge."""
         ...
 
@@ -103,7 +103,7 @@ class RecentFrames:
             if not self._batches or (time is not None and self._batches[-1].is_full):
                 if time is None:
                     return
-                self._begin(time, reader.twin())
+                self._begin(time, reader.fork())
             part = self._packer.compress(line) + self._packer.flush(zlib.Z_SYNC_FLUSH)
             self._batches[-1].add(line, part, frame)
             if self._batches[-1].unpacked > _MOST_UNPACKED:
@@ -150,7 +150,7 @@ class RecentFrames:
             content, count = b"".join(batch.parts), len(batch.times)
             if self._read is not None and self._read[0] is batch and len(self._read[1]) == count:
                 return self._read[1]
-        reader = batch.reader.twin()
+        reader = batch.reader.fork()
         # Not splitlines(): a carriage return is white space in a message.
         lines = BytesIO(zlib.decompressobj().decompress(content))
         made = (reader.read_again(line) for line in lines)

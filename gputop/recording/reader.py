@@ -162,7 +162,7 @@ class Recording:
                 self._is_more_damaged = True
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
-        return frame if alone else replace(frame, host=replace(frame.host, asked=host))
+        return frame if alone else replace(frame, host=replace(frame.host, requested_name=host))
 
     def _reader(self, key: _ChunkKey, position: int) -> ChunkReader:
         """Return the kept reader of a chunk, or a new one if it is beyond the position."""

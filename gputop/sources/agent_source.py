@@ -19,9 +19,9 @@ class AgentConnection(ABC):
     """The way to one agent, from its start to its end. One thread reads `messages`; any thread may
     call the rest."""
 
-    def __init__(self, asked: str | None = None) -> None:
-        """`asked`: the name by which the machine was asked for."""
-        self.assembler = Assembler(asked=asked)
+    def __init__(self, requested_name: str | None = None) -> None:
+        """`requested_name`: the name by which the machine was asked for."""
+        self.assembler = Assembler(requested_name=requested_name)
 
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:

@@ -32,7 +32,7 @@ def open_source(
     if demo:
         from gputop.sources.demo.source import DemoSource
 
-        return DemoSource(interval, host and host.asked, waits)
+        return DemoSource(interval, host and host.requested_name, waits)
     if host is not None:
         from gputop.sources.ssh.source import SshSource
 

@@ -60,10 +60,14 @@ class SharedConnection(AgentConnection):
     """A socket to a source that another process holds."""
 
     def __init__(
-        self, door: socket.socket, number: int, asked: str | None, ended: Callable[[], None]
+        self,
+        door: socket.socket,
+        number: int,
+        requested_name: str | None,
+        ended: Callable[[], None],
     ) -> None:
         """SourceError if no process holds it."""
-        super().__init__(asked)
+        super().__init__(requested_name)
         self._ended, self._is_over = ended, False
         self._socket, theirs = socket.socketpair()
         try:
@@ -104,16 +108,25 @@ class SharedSource(AgentSource[SharedConnection]):
     """A source that another process reads, followed over its socket."""
 
     def __init__(
-        self, door: socket.socket, number: int, asked: str | None, ended: Callable[[], None]
+        self,
+        door: socket.socket,
+        number: int,
+        requested_name: str | None,
+        ended: Callable[[], None],
     ) -> None:
-        """`door`: inherited from the holder; `number`: of the source there; `asked`: the name that
-        the holder was given with -H; `ended` is called when the holder has ended. SourceError if
-        there is none."""
-        self._door, self._number, self._asked, self._ended = door, number, asked, ended
-        super().__init__(asked or "localhost", INTERVAL)
+        """`door`: inherited from the holder; `number`: of the source there; `requested_name`: the
+        name that the holder was given with -H; `ended` is called when the holder has ended.
+        SourceError if there is none."""
+        self._door, self._number, self._requested_name, self._ended = (
+            door,
+            number,
+            requested_name,
+            ended,
+        )
+        super().__init__(requested_name or "localhost", INTERVAL)
 
     def _connect(self) -> SharedConnection:
-        return SharedConnection(self._door, self._number, self._asked, self._ended)
+        return SharedConnection(self._door, self._number, self._requested_name, self._ended)
 
     def remember(self, wanted: bool) -> None:
         """Remember nothing: there may be many browsers, each with a process here."""

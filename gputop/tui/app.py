@@ -28,7 +28,6 @@ from gputop.tui.fleet import TICK, FleetHosts
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import APP_BINDINGS, following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.machine_view import MachineView
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
@@ -41,6 +40,7 @@ from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import Alarm, SerialInput
 from gputop.tui.terminal.outside import alert, run_outside
+from gputop.tui.timeline import Timeline
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
@@ -55,7 +55,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     """The screens of one machine or of several, and the keys that work on all of them."""
 
     TITLE = "gputop"
-    view_type: ClassVar[type[MachineView]] = MachineView
+    timeline_type: ClassVar[type[Timeline]] = Timeline
     CSS_PATH = "style.tcss"
     ALLOW_SELECT = False
     instant: reactive[str] = reactive("", repaint=False)
@@ -86,9 +86,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         """What ends the note that is shown, and takes it away."""
         self.shown = Shown(self._first(feeds, cluster))
 
-    def _first(
-        self, feeds: Sequence[Feed], cluster: ClusterWatch | None
-    ) -> MachineView | HostsScreen:
+    def _first(self, feeds: Sequence[Feed], cluster: ClusterWatch | None) -> Timeline | HostsScreen:
         machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
         if len(machines) == 1:
             return self._view(machines[0])
@@ -144,7 +142,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             view.take(content)
             self._show_time()
 
-    def _show_end(self, view: MachineView) -> None:
+    def _show_end(self, view: Timeline) -> None:
         """Show that the source has ended. If the outcome of signals is lost, start another agent
         instead, which knows nothing of them."""
         if view.lose_signals():
@@ -229,11 +227,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
                 self.pop_screen()
             screen.show()
 
-    def _view(
-        self, machine: WatchedMachine, leave: Callable[[], None] | None = None
-    ) -> MachineView:
+    def _view(self, machine: WatchedMachine, leave: Callable[[], None] | None = None) -> Timeline:
         main = MainScreen(self.settings, machine, leave, self._return_to_now)
-        return self.view_type(main, self.settings.interval)
+        return self.timeline_type(main, self.settings.interval)
 
     # What keys do.
 
@@ -315,7 +311,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         """Move in time by some seconds, back if they are negative."""
         self._move_in_time(lambda view: view.skip(seconds))
 
-    def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
+    def _move_in_time(self, move: Callable[[Timeline], str]) -> None:
         """Move in time, and show the note about it for a while."""
         if self.shown.view is not None:
             self._say(move(self.shown.view))
@@ -373,7 +369,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         machine.reconnect()
         machine.request(SetInterval(self.shown.current.interval))
 
-    def _begin_anew(self, view: MachineView) -> None:
+    def _begin_anew(self, view: Timeline) -> None:
         self._begin_now()
         self._pace = view.interval
         view.begin_anew()

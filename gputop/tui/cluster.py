@@ -41,7 +41,7 @@ class ClusterHosts:
         self.machines: list[WatchedMachine] = []
         self._columns = NodeColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
-        self.table.on_scrolled = self._ask_for_more
+        self.table.scrolled = self._ask_for_more
         self._note = ClusterNote(id="note")
         self._sums = ClusterSums(settings.thresholds, id="sums")
         self.above = (self._note, self._sums)

@@ -65,7 +65,7 @@ class HostsScreen(TableScreen):
 
     def on_mount(self) -> None:
         for processes in self.query(ProcessTable):
-            processes.on_arranged = self.arranged
+            processes.arranged = self.arranged
 
     @property
     def home(self) -> Table[Any]:
@@ -81,7 +81,7 @@ class HostsScreen(TableScreen):
 
     def say(self, words: str) -> None:
         self._heading.note = self._heading.glyphs.text(words) or self._note
-        self._heading.sync()
+        self._heading.repaint_changed()
 
     def filter(self, text: str) -> FilterError | None:
         return self.hosts.filter(text)

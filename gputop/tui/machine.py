@@ -37,7 +37,7 @@ _REBOOT_SHOWN = 600.0
 """Seconds for which the reboot of a machine is shown."""
 
 
-class Picture(NamedTuple):
+class Snapshot(NamedTuple):
     """What the screen shows: a frame, and the past that leads up to it."""
 
     frame: Frame
@@ -52,14 +52,14 @@ class PendingSignals:
         self._waiting: dict[str, int] = {}
         self._unknown = 0
 
-    def add(self, order: Signal) -> None:
-        """Await the verdicts of an order; a check sends nothing and is not awaited."""
-        if order.number:
-            self._waiting[order.id] = len(order.targets)
+    def add(self, request: Signal) -> None:
+        """Await the verdicts of a request; a check sends nothing and is not awaited."""
+        if request.number:
+            self._waiting[request.id] = len(request.targets)
             self._unknown = 0
 
     def handle(self, reply: Reply) -> int | None:
-        """Return how many processes of an order may still end; None if it is not awaited."""
+        """Return how many processes of a request may still end; None if it is not awaited."""
         if reply.request not in self._waiting:
             return None
         waiting = sum(verdict.outcome == "waiting" for verdict in reply.verdicts)
@@ -70,7 +70,7 @@ class PendingSignals:
         return waiting
 
     def lose(self) -> bool:
-        """Give up all orders, since the agent ended; return whether any was awaited."""
+        """Give up all requests, since the agent ended; return whether any was awaited."""
         lost = sum(self._waiting.values())
         self._waiting, self._unknown = {}, lost or self._unknown
         return bool(lost)
@@ -261,9 +261,9 @@ class WatchedMachine:
         return was_any
 
     @property
-    def picture(self) -> Picture | None:
-        """The picture of now; None before the first frame."""
-        return None if self._frame is None else Picture(self._frame, self.history)
+    def snapshot(self) -> Snapshot | None:
+        """What is shown now; None before the first frame."""
+        return None if self._frame is None else Snapshot(self._frame, self.history)
 
     def handle(self, reply: Reply) -> None:
         """Pass a reply on to what asked for it."""

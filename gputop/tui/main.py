@@ -106,12 +106,12 @@ class MainScreen(TableScreen):
         yield from super().compose()
 
     def on_mount(self) -> None:
-        self.gpus.on_scrolled = self._say_above
+        self.gpus.scrolled = self._say_above
         self.marks.attach()
         self.processes.above = self._words_above
-        self.processes.on_arranged = self.arranged
+        self.processes.arranged = self.arranged
         for table in self.query(Table):
-            table.on_moved = self._cursor_moved
+            table.moved = self._cursor_moved
         self.set_focus(self.home)
 
     def share_lines(self) -> None:
@@ -187,7 +187,7 @@ class MainScreen(TableScreen):
         for heading in self.query(Heading):
             if said != (heading.note, heading.news, heading.waiting):
                 heading.note, heading.news, heading.waiting = said
-                heading.sync()
+                heading.repaint_changed()
 
     @property
     def _note(self) -> str:
@@ -199,7 +199,7 @@ class MainScreen(TableScreen):
     def _show_status(self) -> None:
         self.show_notes()
         for table in self.query(Table):  # some marks are gone
-            table.sync()
+            table.repaint_changed()
 
     def _show_panes(self) -> None:
         if self._shown is None:
@@ -458,9 +458,9 @@ class MainScreen(TableScreen):
         state.is_aimed = not self.gpus.is_active and self.pids.is_exact
         self.app.push_screen(SignalScreen(state, self._send))
 
-    def _send(self, order: Signal, receiver: ReplyReceiver) -> None:
+    def _send(self, request: Signal, receiver: ReplyReceiver) -> None:
         """Send signals; the table takes their verdicts even after their dialog is closed."""
-        self.machine.request(order, receiver, self._receive_verdicts)
+        self.machine.request(request, receiver, self._receive_verdicts)
 
     def _receive_verdicts(self, reply: Reply) -> None:
         if self.is_attached:

@@ -19,9 +19,9 @@ from gputop.sources.source import Moment
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import REPLAY_BINDINGS, TIME_BINDINGS
-from gputop.tui.machine_view import MachineView, PastInstant
 from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
+from gputop.tui.timeline import PastInstant, Timeline
 
 _TICK = 0.05
 """Seconds between two steps of a run, or between two parts of the history that is read."""
@@ -32,7 +32,7 @@ _NEVER = ("demo", "retry", "login", "leave_host")
 """Bindings and actions that only a live machine has."""
 
 
-class ReplayView(MachineView):
+class ReplayTimeline(Timeline):
     """A recording, held at one of its instants or running on from there."""
 
     moment: Moment = "replay"
@@ -97,7 +97,7 @@ class ReplayView(MachineView):
 class ReplayApp(GputopApp, inherit_bindings=False):
     """The app of a recording: keys move the time, and no agent is asked for anything."""
 
-    view_type = ReplayView
+    timeline_type = ReplayTimeline
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(binding for binding in GputopApp.BINDINGS
@@ -114,8 +114,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self._ticks: Timer | None = None
 
     @property
-    def replay(self) -> ReplayView:
-        assert isinstance(self.shown.view, ReplayView)
+    def replay(self) -> ReplayTimeline:
+        assert isinstance(self.shown.view, ReplayTimeline)
         return self.shown.view
 
     def on_mount(self) -> None:
@@ -159,7 +159,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self.instant = self.replay.words
         self._wait_or_work()
 
-    def _move_in_time(self, move: Callable[[MachineView], str]) -> None:
+    def _move_in_time(self, move: Callable[[Timeline], str]) -> None:
         super()._move_in_time(move)
         self._wait_or_work()
 

@@ -8,22 +8,22 @@ from gputop.model.machine.frame import Frame
 from gputop.sources.feed import Feed, close_all
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.machine_view import MachineView
 from gputop.tui.table_screen import TableScreen
+from gputop.tui.timeline import Timeline
 
 
 class Shown:
     """The machine that is open, the screen of all hosts, and the machines that they read."""
 
-    def __init__(self, first: MachineView | HostsScreen) -> None:
+    def __init__(self, first: Timeline | HostsScreen) -> None:
         """`first` is shown at the start: a single machine, or all hosts."""
-        self.view = first if isinstance(first, MachineView) else None
+        self.view = first if isinstance(first, Timeline) else None
         """The machine that is open; None while all hosts are shown."""
         self.all_hosts = first if isinstance(first, HostsScreen) else None
         """The screen of all hosts; None if there is a single machine."""
 
     @property
-    def current(self) -> MachineView | HostsScreen:
+    def current(self) -> Timeline | HostsScreen:
         """The machine that is open, otherwise all hosts."""
         current = self.view or self.all_hosts
         assert current is not None
@@ -33,13 +33,13 @@ class Shown:
     def screen(self) -> TableScreen:
         """The screen of tables that is shown, or that pages and dialogs are over."""
         current = self.current
-        return current.main if isinstance(current, MachineView) else current
+        return current.main if isinstance(current, Timeline) else current
 
     @property
     def frame(self) -> Frame | None:
         """The frame that is shown; None if there is none."""
-        picture = None if self.view is None else self.view.picture
-        return picture and picture.frame
+        snapshot = None if self.view is None else self.view.snapshot
+        return snapshot and snapshot.frame
 
     @property
     def machines(self) -> list[WatchedMachine]:
@@ -52,11 +52,11 @@ class Shown:
         """Return the machine that a connection is to; None if that was replaced."""
         return next((machine for machine in self.machines if machine.feed is feed), None)
 
-    def view_of(self, machine: WatchedMachine) -> MachineView | None:
+    def view_of(self, machine: WatchedMachine) -> Timeline | None:
         """Return the view of a machine; None unless it is open."""
         return self.view if self.view is not None and self.view.machine is machine else None
 
-    def open(self, host: str, view: Callable[[WatchedMachine], MachineView]) -> MachineView:
+    def open(self, host: str, view: Callable[[WatchedMachine], Timeline]) -> Timeline:
         """Open one of all hosts; `view` makes its view."""
         assert self.all_hosts is not None
         self.all_hosts.paused_for = None

@@ -153,16 +153,16 @@ def test_a_version_is_a_hint(version: str | None, lists_ours: bool, samples_diff
     numbering.opened(version)
     assert (numbering.lists_ours, numbering.samples_differ) == (lists_ours, samples_differ)
     numbering.observe({4000}, 10.0)
-    assert numbering.everybodys is not lists_ours
+    assert numbering.is_initial_namespace is not lists_ours
     numbering.observe({4000, 4001}, 10.9)
-    assert numbering.everybodys is not lists_ours
+    assert numbering.is_initial_namespace is not lists_ours
     numbering.observe({4001}, 11.0)
-    assert numbering.everybodys is not lists_ours
+    assert numbering.is_initial_namespace is not lists_ours
     numbering.observe({4001}, 11.9)
-    assert numbering.everybodys
+    assert numbering.is_initial_namespace
     assert (numbering.lists_ours, numbering.samples_differ) == (False, False)
     numbering.opened(version)
-    assert not numbering.everybodys
+    assert not numbering.is_initial_namespace
 
 
 @pytest.mark.system

@@ -23,7 +23,7 @@ from gputop.agent.process.environment import read_environ, read_whole_environ
 from gputop.agent.process.holding import holds_gpu
 from gputop.agent.process.procfs import open_files
 from gputop.agent.process.stat import every_process
-from gputop.model.machine.environment import NAME, what_matters
+from gputop.model.machine.environment import NAME, relevant_variables
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json, until
 from tests.agent.test_detail import answer, id_of
@@ -183,7 +183,7 @@ def test_names_that_are_nearly_right_are_held_against_it_in_bounds(swell: Swell)
     environ = read_whole_environ(swell("misspelt=16000"))
     assert len(environ.variables) == 16000
     started = time.process_time()
-    assert what_matters(environ).variables == {}
+    assert relevant_variables(environ).variables == {}
     assert time.process_time() - started < 1
 
 

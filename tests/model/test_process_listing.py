@@ -97,7 +97,7 @@ class Selection:
 
     def __init__(self, listing: ProcessListing, room: int = 10) -> None:
         self.listing, self.room, self.cursor = listing, room, TableCursor()
-        listing.on_arranged = self.follow
+        listing.arranged = self.follow
         self.follow()
 
     def follow(self) -> None:

@@ -10,7 +10,7 @@ from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.process_mapping import hides_all as hides_all_values
 from gputop.model.cuda.reach import Machine
-from gputop.model.machine.environment import CudaContext, Descendant, Environ, Standpoint
+from gputop.model.machine.environment import AgentSurroundings, CudaContext, Descendant, Environ
 from tests.model.inventories import h100, mixed
 from tests.model.test_mig import TWO
 
@@ -50,8 +50,8 @@ AROUND = st.builds(
     frameworks=st.sampled_from([(), ("pytorch",), ("tensorflow",)]),
     descendant=st.none() | st.builds(Descendant, st.just(77), st.builds(Environ, VARIABLES)),
 )
-STANDPOINTS = st.just(Standpoint()) | st.builds(
-    Standpoint,
+SURROUNDINGS = st.just(AgentSurroundings()) | st.builds(
+    AgentSurroundings,
     minors=MINORS.map(lambda minors: minors or None),
     container=st.booleans(),
     job=st.sampled_from([None, "Slurm 1"]),
@@ -73,7 +73,7 @@ MACHINES = st.builds(
     mps_servers=st.sampled_from([(), (Environ({N: "0,2", ORDER: "PCI_BUS_ID"}),),
                                  (Environ({N: "1"}),), (Environ({N: ""}),),
                                  (Environ({}, "unreadable"),), (Environ({PIPE: "/tmp/other"}),)]),
-    standpoint=STANDPOINTS,
+    surroundings=SURROUNDINGS,
 )  # fmt: skip
 
 

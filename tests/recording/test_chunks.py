@@ -119,7 +119,7 @@ def test_texts_of_a_recording_are_made_harmless(tmp_path: Path) -> None:
     recording = Recording(path)
     [host] = recording.hosts
     [frame] = recording.frames(host)
-    texts = [host, frame.host.asked, frame.processes[0].command]
+    texts = [host, frame.host.requested_name, frame.processes[0].command]
     assert all(text and text.isprintable() for text in texts)
     assert len(host) == 255
 

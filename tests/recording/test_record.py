@@ -107,7 +107,7 @@ def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -
     assert sorted(recording.hosts) == ["w1", "w2"]
     for host in recording.hosts:
         frames = list(recording.frames(host))
-        assert {frame.host.asked for frame in frames} == {host}
+        assert {frame.host.requested_name for frame in frames} == {host}
         assert frames[0].processes != ()
 
 

@@ -130,7 +130,7 @@ def test_several_hosts_in_one_file(tmp_path: Path) -> None:
     for host, start in (("node1", START), ("node2", START + 1)):
         frames = list(recording.frames(host))
         assert [frame.time for frame in frames] == [start + EVERY * k for k in range(70)]
-        assert {frame.host.asked for frame in frames} == {host}
+        assert {frame.host.requested_name for frame in frames} == {host}
         assert recording.at(host, start - 0.5) is None
         assert recording.at(host, start + 305) == frames[30]
         assert recording.at(host, start + 295) == frames[29]
@@ -354,7 +354,7 @@ def test_a_host_that_floods_costs_the_others_no_day(folder: Path) -> None:
     assert len(recording.times("good")) == 50
     assert 0 < len(recording.times("evil")) < 50
     assert recording.at("good", 1e10) == replace(
-        frame_at(START + DAY * 4 + EVERY * 9), host=replace(FRAME.host, asked="good")
+        frame_at(START + DAY * 4 + EVERY * 9), host=replace(FRAME.host, requested_name="good")
     )
 
 

@@ -168,11 +168,11 @@ def test_a_host_has_a_deadline_for_its_whole_answer() -> None:
     over = threading.Event()
 
     def ask(host: HostName) -> str:
-        if host.asked == "down":
+        if host.requested_name == "down":
             raise SourceError("no route")
-        if host.asked == "evil":
+        if host.requested_name == "evil":
             over.wait(60)
-        return host.asked
+        return host.requested_name
 
     answers = dict(in_order(hosts, whole_answers(hosts, ask, 1.0, ". It may have been sent")))
     over.set()

@@ -338,7 +338,7 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     with source(host, 0.2) as opened:
         frame = first_frame(opened)
         assert [gpu.mig_mode for gpu in frame.gpus] == [None] * 8
-        assert frame.host.asked == "old"
+        assert frame.host.requested_name == "old"
         assert opened.link[:3] == ("connected", "nvidia-smi", WORDS)
         assert opened.link_finding
         assert opened.link_finding.text.startswith(

@@ -149,9 +149,9 @@ def test_a_host_that_drips_costs_the_others_nothing(
     script = f"{_TELLS}exec {sys.executable} {tmp_path}/drips.py {tmp_path}/hello"
     evil = sshd.host("evil", script=script)
     good = sshd.host("good", script=f"{_TELLS}cat {tmp_path}/lines; exec sleep 100")
-    assert main(["--json", "-H", f"{evil.asked},{good.asked}"]) == 1
+    assert main(["--json", "-H", f"{evil.requested_name},{good.requested_name}"]) == 1
     output, errors = capfd.readouterr()
-    assert json.loads(output)["host"]["asked"] == good.asked
+    assert json.loads(output)["host"]["requested_name"] == good.requested_name
     assert errors.startswith("gputop: evil: no whole answer has come in time")
 
 

@@ -104,7 +104,9 @@ def frame_on(host: str, frame: Frame) -> Frame:
     own = {gpu.uuid: f"{gpu.uuid}-{host}" for gpu in frame.gpus}
     return replace(
         frame,
-        host=replace(frame.host, name=f"{host}.lab", asked=host, boot_id=f"boot of {host}"),
+        host=replace(
+            frame.host, name=f"{host}.lab", requested_name=host, boot_id=f"boot of {host}"
+        ),
         gpus=tuple(replace(gpu, uuid=own[gpu.uuid]) for gpu in frame.gpus),
         processes=tuple(replace(p, gpu_uuid=own.get(p.gpu_uuid)) for p in frame.processes),
     )

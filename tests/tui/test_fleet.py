@@ -206,7 +206,7 @@ async def test_a_host_that_is_not_open_keeps_a_past_in_brief() -> None:
         for second in range(1, 5):
             await fleet.tell("node1", busy("node1", second=second))
         await fleet.press("down", "enter")
-        picture = fleet.machine.picture
+        picture = fleet.machine.snapshot
         assert picture is not None
         key = picture.frame.gpus[0].key
         assert len(picture.history.values(key, "utilization")) == 5

@@ -74,7 +74,7 @@ async def test_many_parts_leave_room_for_processes() -> None:
     frame = frame_of(*gpus, *(on(100 + n, n % 7, gpu=n % 8) for n in range(30)))
     async with shown(frame, size=(80, 24)) as screen:
         assert len(screen.process_lines) >= 8
-        room = screen.gpus.room
+        room = screen.gpus.visible_rows
         assert f"GPU rows 1-{room} of 64" in screen.text
         await screen.press("shift+tab", "end")
         assert screen.gpu_line(room - 1).split()[:2] == ["6/0", "└─2g.20gb"]

@@ -158,7 +158,7 @@ async def test_one_gpu_shows_all_panes_on_a_small_terminal() -> None:
 async def test_sixteen_gpus_scroll_and_say_so() -> None:
     frame = frame_of(*(gpu_of(index) for index in range(16)), *map(process_of, range(100, 130)))
     async with shown(frame, size=(80, 24)) as screen:
-        room = screen.gpus.room
+        room = screen.gpus.visible_rows
         assert room < 16
         assert "WHO" in screen.lines[1]
         assert f"GPU 0-{room - 1} of 16 ── Processes" in screen.text
@@ -179,7 +179,7 @@ async def test_what_is_hidden_is_said_as_the_rows_are_now() -> None:
     frame = frame_of(*(gpu_of(index) for index in range(16)), *map(process_of, range(100, 130)))
     async with shown(frame, size=(80, 24)) as screen:
         assert "of 16 ──" in screen.text
-        screen.gpus.on_scrolled = lambda: None
+        screen.gpus.scrolled = lambda: None
         await screen.resize(80, 60)
         assert "of 16 ──" not in screen.text
 

@@ -245,7 +245,7 @@ async def test_only_lines_that_change_are_painted() -> None:
         await screen.show(*(at(second, 0.0, 0.5) for second in range(1, 30)))
         graph = await graphs(screen)
         await screen.press("s")
-        graph.sync()
+        graph.repaint_changed()
         before = dict(graph._painted)
         await screen.show(at(30, 0.0, 0.5))
         changed = {y for y, line in graph._painted.items() if before[y] != line}

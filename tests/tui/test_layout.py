@@ -64,7 +64,7 @@ async def test_history_takes_what_is_left(size: tuple[int, int]) -> None:
         region = history(screen).region
         assert region.bottom == screen.lines.index(screen.line_with("CUDA_VISIBLE_DEVICES is"))
         assert region.y == screen.table.region.bottom
-        assert len(screen.process_lines) == screen.table.room
+        assert len(screen.process_lines) == screen.table.visible_rows
 
 
 async def test_what_is_high_has_the_colour_of_a_heavy_load() -> None:
@@ -91,7 +91,7 @@ async def test_one_process_more_moves_history_and_one_less_does_not() -> None:
         assert history(screen).size.height == height + 7
         await screen.show(machine(200, second=201))
         assert not history(screen).display
-        assert screen.table.room > 30
+        assert screen.table.visible_rows > 30
 
 
 async def test_a_filter_makes_room_once_it_is_typed() -> None:
@@ -154,9 +154,9 @@ async def test_rows_are_not_taken_for_processes() -> None:
     hidden = gpu_of(0, memory_used=50 * GIB, memory_unaccounted=49 * GIB)
     frame = machine(60)
     async with shown(frame, size=(120, 40)) as screen:
-        assert f" 1-{screen.table.room} of 60 ─" in screen.text
+        assert f" 1-{screen.table.visible_rows} of 60 ─" in screen.text
         await screen.show(structs.replace(frame, gpus=(hidden, *frame.gpus[1:])))
-        assert f" rows 1-{screen.table.room} of 61, 60 processes ─" in screen.text
+        assert f" rows 1-{screen.table.visible_rows} of 61, 60 processes ─" in screen.text
 
 
 async def test_it_is_a_pane_that_can_be_hidden() -> None:

@@ -101,7 +101,7 @@ async def test_the_first_key_selects_the_first_row(key: str) -> None:
 async def test_moving() -> None:
     frame = frame_of(gpu_of(0), *(process_of(1000 + n) for n in range(100)))
     async with shown(frame, size=(80, 24)) as screen:
-        room = screen.table.room
+        room = screen.table.visible_rows
         for keys, expected in (
             (["j", "j", "down"], 1002),
             (["k"], 1001),

@@ -81,7 +81,7 @@ async def test_a_pause_leaves_no_hole_in_the_past() -> None:
         await screen.press("s", "s")  # drawn anew, of the same past
         assert screen.lines[:-1] == held
         await screen.press("p")
-        history = screen.machine.picture.history  # type: ignore[union-attr]
+        history = screen.machine.snapshot.history  # type: ignore[union-attr]
         assert list(history.times) == [NOON + second for second in range(40)]
         past = history.values(gpu_of(0).key, "utilization")
         assert [round(value, 1) for value in past] == [0.1, 0.2, 0.3, *[0.9] * 37]

@@ -98,7 +98,7 @@ async def test_the_screen_of_many_hosts_is_as_it_was(
     if case.ascii_only:
         monkeypatch.setattr(Lines, "glyphs", ASCII)
     frames = case.frames()
-    names = [frame.host.asked or "" for frame in frames]
+    names = [frame.host.requested_name or "" for frame in frames]
     async with watched("shut1", *names, "down1", size=case.size) as fleet:
         for host, frame in zip(names, frames, strict=True):
             await fleet.tell(host, frame)

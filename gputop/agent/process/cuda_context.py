@@ -14,7 +14,13 @@ from gputop.agent.process.namespaces import in_first_namespace
 from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
 from gputop.agent.process.reader import killable
 from gputop.agent.process.stat import every_process
-from gputop.model.machine.environment import CudaContext, Environ, Standpoint, job_gpus, job_of
+from gputop.model.machine.environment import (
+    AgentSurroundings,
+    CudaContext,
+    Environ,
+    job_gpus,
+    job_of,
+)
 from gputop.model.machine.text import printable
 
 _MAPS_SECONDS = 0.03
@@ -89,7 +95,7 @@ def visible_minors(pid: int, contained: bool) -> frozenset[int] | None:
     return None if same else theirs.minors
 
 
-def standpoint() -> Standpoint:
+def surroundings() -> AgentSurroundings:
     """Return where gputop itself runs: in a container, in a batch job, with which device nodes."""
     try:
         minors = minors_of(os.listdir("/dev"))
@@ -98,7 +104,7 @@ def standpoint() -> Standpoint:
     job, gpus = job_of(os.environ), job_gpus(os.environ)
     if job is None and (origin := read_cgroup("self")) and origin.slurm_job:
         job = f"Slurm {origin.slurm_job}"  # an ssh session has no variables (pam_slurm_adopt)
-    return Standpoint(
+    return AgentSurroundings(
         minors=tuple(sorted(minors)) if minors else None,
         container=_contained(),
         job=job and printable(job, 64),

@@ -20,7 +20,7 @@ from gputop.agent.process.procfs import read_cgroup, read_file, read_link
 from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import every_process, read_stat
 from gputop.agent.worker import Worker
-from gputop.model.machine.environment import CudaContext, Environ, what_matters
+from gputop.model.machine.environment import CudaContext, Environ, relevant_variables
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.process_id import ProcessId
@@ -190,7 +190,7 @@ class Enricher:
         pid, process = key.pid, self._processes.get(key)
         try:
             whole = read_whole_environ(pid)
-            environ = what_matters(whole)
+            environ = relevant_variables(whole)
             context = process.context if process else read_context(pid, environ)
             if environ.missing not in ("overwritten", "gone"):  # otherwise the old one still holds
                 context = msgspec.structs.replace(context, environ=environ)

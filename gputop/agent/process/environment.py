@@ -21,7 +21,7 @@ from gputop.model.machine.environment import (
     Environ,
     ParentEnviron,
     parse_environ,
-    what_matters,
+    relevant_variables,
 )
 from gputop.model.machine.proc_stat import ProcStat
 
@@ -32,7 +32,7 @@ _INIT = 1
 
 def read_environ(pid: int) -> Environ:
     """Read the variables of a process that matter to gputop."""
-    return what_matters(read_whole_environ(pid))
+    return relevant_variables(read_whole_environ(pid))
 
 
 def read_whole_environ(pid: int) -> Environ:

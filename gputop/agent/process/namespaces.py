@@ -44,7 +44,7 @@ class Numbering:
         self._version = tuple(int(word[:9]) for word in words[:3])
         self._missing: dict[int, float] = {}
         self._never_ours = False
-        self.everybodys = False
+        self.is_initial_namespace = False
         """Whether a list had a PID of another namespace: then lists have all processes."""
 
     def observe(self, missing: Set[int], now: float) -> None:
@@ -52,7 +52,7 @@ class Numbering:
         self._missing = {pid: self._missing.get(pid, now) for pid in missing}
         lasting = 0.0 if self._version < _LISTS_OURS else _LASTING
         if any(now - since >= lasting for since in self._missing.values()):
-            self.everybodys = True
+            self.is_initial_namespace = True
         self._never_ours = self._never_ours or not was_given_out(max(missing, default=0))
 
     @property
@@ -65,10 +65,10 @@ class Numbering:
     @property
     def lists_ours(self) -> bool:
         """Whether lists have only our own processes, as far as is known."""
-        return not self.everybodys and self._version >= _LISTS_OURS
+        return not self.is_initial_namespace and self._version >= _LISTS_OURS
 
     @property
-    def believed(self) -> bool:
+    def pids_match(self) -> bool:
         """Whether a listed PID that exists here is taken for our process unless something speaks
         against it: enough to show the process, not enough to send it a signal.
         """
@@ -82,7 +82,7 @@ class Numbering:
     @property
     def samples_ours(self) -> bool:
         """Whether a sample with a listed PID is of that process, whatever others have samples."""
-        return self.everybodys or self._version >= _SAMPLES_OURS
+        return self.is_initial_namespace or self._version >= _SAMPLES_OURS
 
 
 NUMBERING = Numbering()
@@ -110,7 +110,7 @@ def shown_process(pid: int) -> bool | None:
     Like `local_process`, but a process that cannot be inspected, as another user's or a zombie, is
     shown if the driver is believed to report our PIDs.
     """
-    if not (NUMBERING.believed and _is_our_proc() and os.path.exists(f"/proc/{pid}")):
+    if not (NUMBERING.pids_match and _is_our_proc() and os.path.exists(f"/proc/{pid}")):
         return local_process(pid)
     holding = look_for_gpu(pid)
     return None if holding is Holding.NOTHING else holding is not Holding.NO

@@ -106,7 +106,7 @@ class ProcessCache:
         self._users = UserNames()
         self._pids: frozenset[int] = frozenset()
         self._every = False
-        self._believed = NUMBERING.believed
+        self._pids_match = NUMBERING.pids_match
         self.missing: frozenset[int] = frozenset()
         """Pids of the last read that are not, and were not, processes on a GPU here: a driver may
         go on listing a process that has ended, because of a child."""
@@ -130,8 +130,8 @@ class ProcessCache:
     def _read(self) -> dict[int, Process]:
         """Read the facts; processes that are no longer requested are dropped."""
         self._tick += 1
-        if self._believed != NUMBERING.believed:
-            self._believed, self._cached = NUMBERING.believed, {}
+        if self._pids_match != NUMBERING.pids_match:
+            self._pids_match, self._cached = NUMBERING.pids_match, {}
         self._ended |= {pid for pid, cached in self._cached.items() if cached.local}
         read = self._read_stats()
         self._users.prepare(cached.uid for cached in self._cached.values())

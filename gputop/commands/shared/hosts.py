@@ -94,7 +94,7 @@ def print_answers(
         if as_json:
             write(named(text, host), "utf-8")
         else:
-            heading = "" if host is None else f"{host.asked}:\n"
+            heading = "" if host is None else f"{host.requested_name}:\n"
             write(f"\n{heading}{text}" if statuses else f"{heading}{text}")
         statuses.append(status)
     return max([*statuses, int(len(statuses) < len(hosts))])
@@ -108,9 +108,9 @@ def complain_of(host: HostName | None, error: GputopError) -> None:
 
 def of_host(host: HostName | None, words: str) -> str:
     """Return words with the name of their host in front; this machine has none."""
-    return words if host is None else f"{host.asked}: {words}"
+    return words if host is None else f"{host.requested_name}: {words}"
 
 
 def named(line: str, host: HostName | None) -> str:
     """Return a JSON object with its host as the first field; this machine is left out."""
-    return line if host is None else f'{{"host": {json.dumps(host.asked)}, {line[1:]}'
+    return line if host is None else f'{{"host": {json.dumps(host.requested_name)}, {line[1:]}'

@@ -53,7 +53,7 @@ class Condition(Protocol):
 
 def host_of(frame: Frame) -> str:
     """Return the name of a machine for sentences, harmless to print."""
-    return printable(frame.host.asked or frame.host.name, 60)
+    return printable(frame.host.requested_name or frame.host.name, 60)
 
 
 class ProcessesEnd:

@@ -118,4 +118,4 @@ def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
 
 
 def _host(frame: Frame) -> str:
-    return printable(frame.host.asked or frame.host.name, 60)
+    return printable(frame.host.requested_name or frame.host.name, 60)

@@ -125,7 +125,7 @@ def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
         frame.driver_version,
         probed,
         tuple(servers.values()),
-        frame.host.standpoint,
+        frame.host.surroundings,
     )
 
 

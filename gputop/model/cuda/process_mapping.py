@@ -148,7 +148,7 @@ def process_mapping(
     """
     process, own = ProcessView(context, machine, used, mps), context.environ
     inside, client = reachable(process), is_mps_client(process)
-    contained = context.in_container or machine.standpoint.container
+    contained = context.in_container or machine.surroundings.container
     advice = environ_advice(own, in_container=contained, limited=bool(inside.because))
     because = _WHY_UNKNOWN.get(own.missing)
     if because is None:

@@ -33,9 +33,9 @@ from gputop.model.machine.environment import (
     NAME,
     ORDER,
     PIPE,
+    AgentSurroundings,
     CudaContext,
     Environ,
-    Standpoint,
     job_gpus,
     job_of,
 )
@@ -90,7 +90,7 @@ class Machine(msgspec.Struct, frozen=True):
     probed: tuple[Probed, ...] = ()
     mps_servers: tuple[Environ, ...] = ()
     """The variables of the MPS servers that run on it."""
-    standpoint: Standpoint = Standpoint()
+    surroundings: AgentSurroundings = AgentSurroundings()
 
 
 class ProcessView(NamedTuple):
@@ -111,7 +111,7 @@ class ProcessView(NamedTuple):
     @property
     def in_our_job(self) -> bool:
         """Whether gputop is in its batch job: by job id, or by GPUs if either has no id."""
-        ours, job = self.machine.standpoint, job_of(self.variables)
+        ours, job = self.machine.surroundings, job_of(self.variables)
         if job is None or ours.job is None:
             ids = job_gpus(self.variables)
             return ids is not None and ids == ours.job_gpus
@@ -153,7 +153,7 @@ def _in_view(process: ProcessView) -> DeviceSet:
 def _unlisted(minors: Sequence[int], machine: Machine) -> bool:
     """Return whether a process has GPUs that NVML does not list to gputop. A node that gputop sees
     too is a leftover of a GPU that is gone, unless a batch job hides it."""
-    ours, more = machine.standpoint, set(minors) - {device.minor for device in machine.devices}
+    ours, more = machine.surroundings, set(minors) - {device.minor for device in machine.devices}
     if ours.job is not None or ours.minors is None:
         return bool(more) and (ours.container or ours.job is not None)
     return not more <= set(ours.minors)
@@ -162,7 +162,7 @@ def _unlisted(minors: Sequence[int], machine: Machine) -> bool:
 def _beside_gputop(process: ProcessView) -> DeviceSet:
     """Return the GPUs of a process that sees the same files as gputop. If gputop is in a batch job,
     that job's control group may limit what NVML lists to the job's GPUs."""
-    machine, ours = process.machine, process.machine.standpoint
+    machine, ours = process.machine, process.machine.surroundings
     if ours.job is None or process.in_our_job:
         return _all(machine)
     ids, indices = set(slurm_ids(ours.job_gpus)), {device.index for device in machine.devices}
@@ -259,7 +259,7 @@ def _slurm(process: ProcessView, ids: str | None) -> DeviceSet:
 def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     """Narrow the GPUs of gputop's own job, which are all that NVML lists, to those of a step."""
     variables, devices = process.variables, process.machine.devices
-    theirs, ours = slurm_ids(job_gpus(variables)), slurm_ids(process.machine.standpoint.job_gpus)
+    theirs, ours = slurm_ids(job_gpus(variables)), slurm_ids(process.machine.surroundings.job_gpus)
     if not theirs or len(theirs) == len(devices):
         return inside
     if len(ours) != len(devices):

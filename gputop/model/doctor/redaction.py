@@ -29,7 +29,7 @@ class Redaction:
 
     def frame(self, frame: Frame) -> Frame:
         """Return a frame with the same GPUs, but without names and words of people."""
-        standpoint = replace(frame.host.standpoint, job=None, job_gpus=None)
+        surroundings = replace(frame.host.surroundings, job=None, job_gpus=None)
         shown = _shown(
             frame,
             user=self._user,
@@ -38,7 +38,7 @@ class Redaction:
         )
         return replace(
             shown,
-            host=replace(frame.host, name="host", boot_id=None, standpoint=standpoint),
+            host=replace(frame.host, name="host", boot_id=None, surroundings=surroundings),
             processes=tuple(replace(process, origin=None) for process in shown.processes),
         )
 

@@ -111,7 +111,7 @@ def _measured_words(activities: Sequence[Activity]) -> str:
     )
     double = _mean(activity.fp64 for activity in activities)
     graphics = [activity.graphics for activity in activities if activity.graphics is not None]
-    if (graphics and _mean(graphics) < GAPS) or _falls(
+    if (graphics and _mean(graphics) < GAPS) or _drops(
         activity.sm for activity in activities
     ) >= STALLS:
         return "waiting for input"
@@ -129,7 +129,7 @@ def _utilization_words(ratios: Sequence[float]) -> str:
     at_work = list(dropwhile(lambda ratio: ratio < IDLE, ratios))
     if len(at_work) < FEWEST:
         return "idle"
-    return "waiting for input" if _mean(at_work) < GAPS or _falls(at_work) >= STALLS else "busy"
+    return "waiting for input" if _mean(at_work) < GAPS or _drops(at_work) >= STALLS else "busy"
 
 
 def _mean(values: Iterable[float | None]) -> float:
@@ -138,7 +138,7 @@ def _mean(values: Iterable[float | None]) -> float:
     return fsum(measured) / len(measured) if measured else 0.0
 
 
-def _falls(values: Iterable[float | None]) -> int:
+def _drops(values: Iterable[float | None]) -> int:
     """Return how often a value fell from a burst to a stall, with anything in between."""
     falls, high = 0, False
     for value in values:

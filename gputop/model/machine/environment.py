@@ -133,7 +133,7 @@ class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     CUDA_VISIBLE_DEVICES; None without one."""
 
 
-class Standpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentSurroundings(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where gputop itself runs: NVML lists only the GPUs that it can reach there, from 0."""
 
     minors: tuple[int, ...] | None = None
@@ -174,7 +174,7 @@ def parse_environ(block: bytes) -> Environ:
     return Environ(variables)
 
 
-def what_matters(environ: Environ) -> Environ:
+def relevant_variables(environ: Environ) -> Environ:
     """Keep the variables that decide which GPUs a process sees, and misspelt names of them.
 
     Bytes that are not UTF-8 become the replacement character: no number and no UUID has any.

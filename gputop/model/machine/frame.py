@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from gputop.model.machine.environment import CudaContext, Standpoint
+from gputop.model.machine.environment import AgentSurroundings, CudaContext
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.origin import Origin
@@ -59,7 +59,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """As `hostname` prints it."""
-    asked: str | None = None
+    requested_name: str | None = None
     """The name that was given with -H; None for this machine."""
     boot_id: str | None = None
     """From /proc/sys/kernel/random/boot_id; it changes with every boot."""
@@ -76,7 +76,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nested: bool = False
     """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
     those of this /proc."""
-    standpoint: Standpoint = Standpoint()
+    surroundings: AgentSurroundings = AgentSurroundings()
     """What gputop itself can reach: NVML lists no other GPU."""
 
 

@@ -33,7 +33,7 @@ class ProcessListing:
         """`sort_id`: the column to sort by; `me`: the user whose processes are a view; `user`: the
         only user to begin with; `idle_after`: seconds without work after which memory is idle."""
         self.sort_id = sort_id
-        self.descending = _falls(sort_id)
+        self.descending = _descends_by_default(sort_id)
         self.filter = ""
         self.view = View(whose=() if user is None else (user,))
         self.frame: Frame | None = None
@@ -43,7 +43,7 @@ class ProcessListing:
         """The processes without filter and view, in the order of `process_rows.rows`."""
         self.fitting = 0
         """How many processes of `every` pass the filter and the view."""
-        self.on_arranged: Callable[[], None] = lambda: None
+        self.arranged: Callable[[], None] = lambda: None
         """Called whenever `rows` has been made anew."""
         self._me, self._idle_after = me, idle_after
         self._before = View()
@@ -106,7 +106,7 @@ class ProcessListing:
         if metric_id == self.sort_id:
             self.descending = not self.descending
         else:
-            self.sort_id, self.descending = metric_id, _falls(metric_id)
+            self.sort_id, self.descending = metric_id, _descends_by_default(metric_id)
         self._arrange()
 
     # Filter and views.
@@ -243,7 +243,7 @@ class ProcessListing:
         self.rows = self.view.lines(rows, self.order, self._opened)
         if unaccounted:
             self.rows = self.view.with_unaccounted(self.rows, unaccounted, self.order)
-        self.on_arranged()
+        self.arranged()
 
     def _matching(self, rows: list[ViewRow]) -> list[ViewRow]:
         if self.filter:
@@ -254,7 +254,7 @@ class ProcessListing:
         return rows
 
 
-def _falls(metric_id: str) -> bool:
+def _descends_by_default(metric_id: str) -> bool:
     """Return whether rows sorted by this column begin with the greatest."""
     return metric_id != "gpu" and not COLUMNS[metric_id].left
 

@@ -148,7 +148,7 @@ def demo_frame(
     return Frame(
         host=Host(
             name=host or "demo",
-            asked=host,
+            requested_name=host,
             boot_id=f"demo {host}" if host else "demo",
             cpu=0.11 + 0.03 * wave(now, 13, 0.4),
             cpu_count=192,

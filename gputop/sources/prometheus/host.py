@@ -151,7 +151,7 @@ class PrometheusSource(AgentlessSource):
 
     def _frame(self, at: float, gpus: tuple[Gpu, ...]) -> Frame:
         name = self.host
-        host = Host(name=name, asked=name)
+        host = Host(name=name, requested_name=name)
         return harmless(
             Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, reported_by="Prometheus")
         )

@@ -66,7 +66,7 @@ class Connection(AgentConnection):
     ) -> None:
         """`timeout`: seconds without a line; `whole`: seconds from connecting to the first frame,
         and from there to each next one, whatever else comes. SourceError after them."""
-        super().__init__(host.asked)
+        super().__init__(host.requested_name)
         self._host, self._options, self._timeout, self._whole = host, options, timeout, whole
         self._due = math.inf
         """When the next frame must be there, in monotonic seconds."""
@@ -165,7 +165,7 @@ class Connection(AgentConnection):
         self.remote = remote
         kind, why, start = choice(remote, self._options)
         if kind == "nvidia-smi":
-            self._reader = SmiReader(self._options.interval, self._host.asked)
+            self._reader = SmiReader(self._options.interval, self._host.requested_name)
         process.send(start, self._left())
         if self._whole > _CONNECT:
             self._begin(self._whole)

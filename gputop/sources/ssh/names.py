@@ -48,7 +48,7 @@ _NAME = re.compile(
 class HostName(NamedTuple):
     """A host, by the name that it was asked for."""
 
-    asked: str
+    requested_name: str
     """The name as it was given: `bob@node3:2222`."""
     target: str
     """The name as ssh takes it: `bob@node3`."""

@@ -177,9 +177,9 @@ def smi_text(interval: float | None, lease: float = LEASE) -> bytes:
 class SmiReader:
     """Makes Frames of the script's lines, as an Assembler does of an agent's."""
 
-    def __init__(self, interval: float | None, asked: str | None = None) -> None:
-        """`interval`: seconds between rounds; `asked`: the name that was given with -H."""
-        self._interval, self._asked = interval, asked
+    def __init__(self, interval: float | None, requested_name: str | None = None) -> None:
+        """`interval`: seconds between rounds; `requested_name`: the name that was given with -H."""
+        self._interval, self._requested_name = interval, requested_name
         self._facts: dict[str, str] = {}
         """The last record of each kind that occurs once."""
         self._rows: list[list[str]] = []
@@ -291,7 +291,7 @@ class SmiReader:
         total, left = (whole(self._facts.get(f"Mem{name}:")) for name in ("Total", "Available"))
         return Host(
             name=self._facts.get("host", ""),
-            asked=self._asked,
+            requested_name=self._requested_name,
             boot_id=self._facts.get("boot"),
             cpu=host_cpu(self._before, now) if self._before and now else None,
             cpu_count=whole(self._facts.get("cpus")),

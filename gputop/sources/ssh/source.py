@@ -41,7 +41,7 @@ class SshSource(AgentSource[Connection]):
         self.name, self._agent = host, AgentOptions(interval, driver, less)
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
         self._whole = math.inf if waits else ANSWER + (interval or 0.0)
-        super().__init__(host.asked, interval)
+        super().__init__(host.requested_name, interval)
 
     @property
     def link(self) -> HostLink:

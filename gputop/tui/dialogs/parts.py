@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.lines import Lines, Piece, StyledLine
 
 
@@ -29,16 +29,16 @@ class DialogButton(Lines, can_focus=True):
         if label != self.label:
             self.label = label
             self.styles.width = len(label) + 6
-            self.sync()
+            self.repaint_changed()
 
     def action_press(self) -> None:
         self._pressed()
 
     def on_focus(self) -> None:
-        self.sync()
+        self.repaint_changed()
 
     def on_blur(self) -> None:
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return the label in brackets; a sign before it shows the focus, even without colours."""
@@ -56,8 +56,8 @@ class DialogNote(Lines):
         """Show other words."""
         self._said = lines
         self.styles.height = len(lines)
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         line = self._said[y] if y < len(self._said) else []
-        return sized(line, self.size.width, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(line, self.size.width, self.glyphs.ellipsis, left=True)

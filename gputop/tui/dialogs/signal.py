@@ -27,7 +27,7 @@ from gputop.tui.dialogs.list_dialog import SignalNameDialog
 from gputop.tui.dialogs.parts import DialogButton, DialogNote
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.messages import ReplyReceiver
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Piece, StyledLine
@@ -91,7 +91,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def __init__(
         self, state: SignalDialogState, send: Callable[[Signal, ReplyReceiver], None]
     ) -> None:
-        """`send` sends an order to the agent, and passes each reply on."""
+        """`send` sends a request to the agent, and passes each reply on."""
         super().__init__()
         self._state = state
         self._send = send
@@ -126,7 +126,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         yield KeyLine(_KEYS, _NEEDED, id="signal-keys")
 
     def on_mount(self) -> None:
-        self._order(self._state.check(uuid.uuid4().hex))
+        self._send_request(self._state.check(uuid.uuid4().hex))
         self.set_interval(1.0, self._second)
         self._guard.close()
         self.call_after_refresh(self._show)
@@ -189,11 +189,11 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         self.query_one(SignalProcesses).action_page(step)
 
     def _go(self) -> None:
-        order_id, word = uuid.uuid4().hex, self.query_one(Editor).value
+        request_id, word = uuid.uuid4().hex, self.query_one(Editor).value
         if self._state.living:
-            self._order(self._state.kill(order_id))
+            self._send_request(self._state.kill(request_id))
         else:
-            self._order(self._state.send(order_id, word))
+            self._send_request(self._state.send(request_id, word))
             if not self._state.sent and self._state.wants_word:
                 self._is_wrong = True
                 self.set_focus(self.query_one(Editor))
@@ -210,13 +210,13 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         event.stop()
         self._go()
 
-    def _order(self, order: Signal | None) -> None:
-        if order is None:
+    def _send_request(self, request: Signal | None) -> None:
+        if request is None:
             return
         self._left = GRACE
-        if order.number:  # the button that was pressed is gone
+        if request.number:  # the button that was pressed is gone
             self.set_focus(self.query_one("#cancel"))
-        self._send(order, self._receive_verdicts)
+        self._send(request, self._receive_verdicts)
 
     def _second(self) -> None:
         if self._state.waiting:
@@ -312,11 +312,11 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         """Return the line of a process, with what it holds in `room` cells."""
         glyphs = self.query_one(SignalProcesses).glyphs
         user = [(glyphs.text(process.user or "-"), user_role(process.user or "-"))]
-        held = sized([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
+        held = crop_or_pad([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
         return [
             (f" {process.id.pid:>7} ", "key"),
-            *sized(user, 9, glyphs.ellipsis, left=True),
+            *crop_or_pad(user, 9, glyphs.ellipsis, left=True),
             (f"{duration(process.age):>7} ", "text"),
             *([*held, (" ", "text")] if room else []),
             *([(f" with {descendants} started ", "notice")] if descendants else []),

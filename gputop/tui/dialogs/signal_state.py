@@ -59,9 +59,9 @@ def why_none(row: ViewRow | None) -> str:
 
 
 class SignalDialogState:
-    """One use of the key: a check order, the order, and perhaps SIGKILL after it.
+    """One use of the key: a check, the request, and perhaps SIGKILL after it.
 
-    The caller gives the ids of orders. No order is returned twice, and none is sent after `lose`.
+    The caller gives the ids. No request is returned twice, and none is sent after `lose`.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class SignalDialogState:
         self._frame = frame
         self._boot_id = frame and frame.host.boot_id
         self._started: tuple[SignalTarget, ...] = ()
-        self._orders: list[Signal] = []
-        """The check, then the orders that were sent."""
+        self._requests: list[Signal] = []
+        """The check, then the requests that were sent."""
         self._sent: dict[ProcessId, list[Signal]] = {}
-        """The orders that were sent to each process."""
+        """The requests that were sent to each process."""
         self._typed = ""
         """Digits of the signal's number."""
         self._checks: dict[ProcessId, Verdict] = {}
         self._verdicts: dict[tuple[str, ProcessId], Verdict] = {}
-        """What became of the processes, by the id of the order and the process."""
+        """What became of the processes, by the id of the request and the process."""
         self._error = ""
-        """Why the last order has no verdicts."""
+        """Why the last request has no verdicts."""
         self._missing: set[ProcessId] = set()
         self._below: Mapping[int, int] = {}
         self._obstacle = obstacle
@@ -103,17 +103,17 @@ class SignalDialogState:
     @property
     def host(self) -> str | None:
         """The name given with -H of the machine that they are on; None for this machine."""
-        return None if self._frame is None else self._frame.host.asked
+        return None if self._frame is None else self._frame.host.requested_name
 
     @property
     def name(self) -> str:
         """The name of the signal that is chosen, or was sent last."""
-        return signal_name(self._orders[-1].number if self.sent else self.number)
+        return signal_name(self._requests[-1].number if self.sent else self.number)
 
     @property
     def sent(self) -> bool:
         """Whether a signal was sent."""
-        return len(self._orders) > 1
+        return len(self._requests) > 1
 
     @property
     def wants_word(self) -> bool:
@@ -137,10 +137,11 @@ class SignalDialogState:
 
     @property
     def waiting(self) -> int:
-        """How many processes of the last order may still end."""
+        """How many processes of the last request may still end."""
         if not self.sent or self.lost or self._error:
             return 0
-        verdicts = (self._of(self._orders[-1], each.process) for each in self._orders[-1].targets)
+        last = self._requests[-1]
+        verdicts = (self._of(last, target.process) for target in last.targets)
         return sum(verdict is None or verdict.outcome == "waiting" for verdict in verdicts)
 
     @property
@@ -148,8 +149,8 @@ class SignalDialogState:
         """The processes that SIGKILL can be offered for."""
         if not self.sent or self.waiting or self.lost:
             return ()
-        order = self._orders[-1]
-        if order.number == signal.SIGKILL or not ends_processes(order.number):
+        request = self._requests[-1]
+        if request.number == signal.SIGKILL or not ends_processes(request.number):
             return ()
         return tuple(
             process for process in self.processes
@@ -171,37 +172,39 @@ class SignalDialogState:
             self.choose(number)
             self._typed = typed
 
-    def check(self, order_id: str) -> Signal | None:
-        """Return the check, an order that sends nothing; None if there is nothing to check."""
-        if self.obstacle or not self._processes or self._orders:
+    def check(self, request_id: str) -> Signal | None:
+        """Return the check, a request that sends nothing; None if there is nothing to check."""
+        if self.obstacle or not self._processes or self._requests:
             return None
         targets = tuple(Target(process.id) for process in self._processes)
-        return self._ordered(Signal(order_id, targets, 0, 0.0, descendants=True))
+        return self._recorded(Signal(request_id, targets, 0, 0.0, descendants=True))
 
-    def send(self, order_id: str, word: str) -> Signal | None:
-        """Return the order that sends; None while it cannot be sent or the word is missing."""
+    def send(self, request_id: str, word: str) -> Signal | None:
+        """Return the request that sends; None while it cannot be sent or the word is missing."""
         confirmed = word.strip().lower() == WORD
         if not self.ready or (self.wants_word and not confirmed):
             return None
         targets = tuple(self._target(process) for process in self.processes)
-        return self._ordered(Signal(order_id, targets, self.number, GRACE))
+        return self._recorded(Signal(request_id, targets, self.number, GRACE))
 
-    def kill(self, order_id: str) -> Signal | None:
-        """Return the SIGKILL order for those that live on; it needs no second confirmation."""
+    def kill(self, request_id: str) -> Signal | None:
+        """Return the SIGKILL request for those that live on; it needs no second confirmation."""
         targets = tuple(self._target(process) for process in self.living)
-        return self._ordered(Signal(order_id, targets, signal.SIGKILL, GRACE)) if targets else None
+        return (
+            self._recorded(Signal(request_id, targets, signal.SIGKILL, GRACE)) if targets else None
+        )
 
     def handle(self, frame: Frame) -> None:
         """Take in which of the processes are still on a GPU."""
         self._frame = frame
-        if self.lost or not self._orders:
+        if self.lost or not self._requests:
             return
         listed = {process.id for process in frame.processes}
         self._missing = {target.id for target in self.processes if target.held} - listed
 
     def handle_reply(self, reply: Reply) -> None:
-        """Take in a reply to one of the orders."""
-        first, last = self._orders[0].id, self._orders[-1].id
+        """Take in a reply to one of the requests."""
+        first, last = self._requests[0].id, self._requests[-1].id
         if self.lost:
             return
         if reply.error is not None and reply.request == last:
@@ -217,7 +220,7 @@ class SignalDialogState:
 
     def lose(self) -> bool:
         """Take in that the agent ended; return whether that is new."""
-        is_new, self.lost = not self.lost and bool(self._orders), True
+        is_new, self.lost = not self.lost and bool(self._requests), True
         return is_new
 
     def descendants(self, process: SignalTarget) -> int:
@@ -296,10 +299,10 @@ class SignalDialogState:
         return "Done", "text"
 
     def _past(self, process: SignalTarget) -> Iterator[StyledText]:
-        for order in self._sent.get(process.id, [])[:-1]:
-            verdict = self._of(order, process.id)
+        for request in self._sent.get(process.id, [])[:-1]:
+            verdict = self._of(request, process.id)
             if verdict is not None and verdict.outcome in _LIVES_ON:
-                yield f"{signal_name(order.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
+                yield f"{signal_name(request.number)}: {_LIVES_ON[verdict.outcome]}", "quiet"
 
     def _outcome(self, process: SignalTarget) -> StyledText:
         verdict = self._latest(process)
@@ -316,19 +319,19 @@ class SignalDialogState:
         return verdict is not None and verdict.outcome != "waiting"
 
     def _latest(self, process: SignalTarget) -> Verdict | None:
-        orders = self._sent.get(process.id)
-        return self._of(orders[-1], process.id) if orders else None
+        requests = self._sent.get(process.id)
+        return self._of(requests[-1], process.id) if requests else None
 
-    def _of(self, order: Signal, process: ProcessId) -> Verdict | None:
-        return self._verdicts.get((order.id, process))
+    def _of(self, request: Signal, process: ProcessId) -> Verdict | None:
+        return self._verdicts.get((request.id, process))
 
-    def _ordered(self, order: Signal) -> Signal:
-        """Record an order, and return it for the boot that the machine was in at the key press."""
-        order = replace(order, boot_id=self._boot_id)
-        self._orders.append(order)
-        for target in order.targets if self.sent else ():
-            self._sent.setdefault(target.process, []).append(order)
-        return order
+    def _recorded(self, request: Signal) -> Signal:
+        """Record a request, and return it for the boot that the machine was in at the key press."""
+        request = replace(request, boot_id=self._boot_id)
+        self._requests.append(request)
+        for target in request.targets if self.sent else ():
+            self._sent.setdefault(target.process, []).append(request)
+        return request
 
     def _target(self, process: SignalTarget) -> Target:
         check = self._checks.get(process.id)

@@ -26,7 +26,7 @@ from gputop.model.processes.views import ViewRow, unaccounted_rows
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import finding_lines
-from gputop.tui.panes.columns import heading, row, sized
+from gputop.tui.panes.columns import crop_or_pad, heading, row
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
@@ -173,7 +173,7 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
             yield cell
             line = []
             continue
-        line = [*line, *sized(cell, room, paper.glyphs.ellipsis, left=True)]
+        line = [*line, *crop_or_pad(cell, room, paper.glyphs.ellipsis, left=True)]
         if width_of(line) > width - room:
             yield line
             line = []
@@ -253,13 +253,13 @@ def _graph(
 
     words: StyledLine = [(f"  {metric.label} ", "text"),
                          (f"{text(now)}  peak {text(highest)}", "quiet")]  # fmt: skip
-    yield sized(words, width, glyphs.ellipsis, left=True)
+    yield crop_or_pad(words, width, glyphs.ellipsis, left=True)
     canvas = Canvas(room, _HEIGHT, glyphs)
     canvas.draw(curve, top or 1.0, "memory" if id_ == "memory_used" else "load", "*", filled=True)
     for n, drawn in enumerate(canvas.rows()):
         scale = text(top) if n == 0 else text(0.0) if n == _HEIGHT - 1 else ""
         line = [(f"  {scale:>{_SCALE}} ", "quiet"), *drawn]
-        yield sized(line, width, glyphs.ellipsis, left=True)
+        yield crop_or_pad(line, width, glyphs.ellipsis, left=True)
 
 
 def _links(paper: Paper, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:

@@ -18,7 +18,7 @@ from gputop.manual import TOPICS, contents, found, laid_out, page
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Lines, StyledLine
 from gputop.tui.panes.page import Page
@@ -211,7 +211,7 @@ class HelpScreen(PageScreen[None]):
         yield [(f" {name}", "heading")]
         for keys, text in entries:
             pieces = [(f" {keys:<{_KEY}}", "key"), (text, "text")]
-            yield sized(pieces, width, self._glyphs.ellipsis, left=True)
+            yield crop_or_pad(pieces, width, self._glyphs.ellipsis, left=True)
 
     def _beside(self, groups: Sequence[Group], width: int) -> Iterator[StyledLine]:
         columns: list[list[StyledLine]] = [
@@ -219,7 +219,7 @@ class HelpScreen(PageScreen[None]):
             for part in min(_splits(groups), key=_height)
         ]
         for here, there in zip_longest(*columns, fillvalue=[]):
-            yield [*sized(here, width, "", left=True), *there]
+            yield [*crop_or_pad(here, width, "", left=True), *there]
 
 
 def _styled(kind: str, line: str) -> StyledLine:

@@ -10,7 +10,7 @@ from math import inf
 from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
 from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
-from gputop.tui.panes.columns import Column, cut, sized
+from gputop.tui.panes.columns import Column, crop_or_pad, cut
 from gputop.tui.panes.gpu_cells import bar, level_role, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
@@ -62,11 +62,11 @@ class ClusterNote(Lines):
         old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
         self._words = self.glyphs.text(f"{state_.error}{old}")
         self.display = bool(state_.error)
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         words: Piece = (f" {self.glyphs.warning} {self._words}", "alarm")
-        return sized([words], self.size.width, self.glyphs.ellipsis, left=True)
+        return crop_or_pad([words], self.size.width, self.glyphs.ellipsis, left=True)
 
 
 class ClusterSums(Lines):
@@ -80,7 +80,7 @@ class ClusterSums(Lines):
 
     def show_state(self, state_: ClusterState) -> None:
         self._state = state_
-        self.sync()
+        self.repaint_changed()
 
     def wanted(self, width: int) -> int:
         """Return how many lines there are to show at this width, in cells."""
@@ -103,7 +103,7 @@ class ClusterSums(Lines):
             return [*models, *self._quantiles(cluster, width)]
         half = width // 2
         return [
-            [*sized(left, half, self.glyphs.ellipsis, left=True), *right]
+            [*crop_or_pad(left, half, self.glyphs.ellipsis, left=True), *right]
             for left, right in zip_longest(
                 models, self._quantiles(cluster, width - half), fillvalue=list[Piece]()
             )
@@ -123,8 +123,8 @@ class ClusterSums(Lines):
             )
 
     def _model(self, name: str, gpus: int, free: int | None) -> list[Piece]:
-        label = sized([(self.glyphs.text(name), "text")], 22, self.glyphs.ellipsis, left=True)
-        count = sized([(f"{gpus:,}", "text")], 8, "", left=False)
+        label = crop_or_pad([(self.glyphs.text(name), "text")], 22, self.glyphs.ellipsis, left=True)
+        count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
         words = "free unknown" if free is None else f"{free:,} free"
         share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
         used = bar(share, _BAR, "load", self.glyphs)
@@ -138,7 +138,7 @@ class ClusterSums(Lines):
             now = None if cluster.quantiles is None else cluster.quantiles[number]
             text = self.glyphs.not_available if now is None else f"{percent(now)}%"
             role = "quiet" if now is None else load_role(now, self._thresholds)
-            value = sized([(text, role)], _VALUE, "", left=False)
+            value = crop_or_pad([(text, role)], _VALUE, "", left=False)
             past = self._curve(number, cells, cluster.time)
             curve = sparkline(past, 1.0, role_of, self.glyphs)
             yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]

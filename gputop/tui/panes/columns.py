@@ -82,8 +82,8 @@ def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") 
 
 @lru_cache(maxsize=1024)
 def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> tuple[Piece, ...]:
-    """Cache `sized`: most cells equal those of a second ago, or those of another row."""
-    return tuple(sized(pieces, width, ellipsis, left))
+    """Cache `crop_or_pad`: most cells equal those of a second ago, or those of another row."""
+    return tuple(crop_or_pad(pieces, width, ellipsis, left))
 
 
 def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:
@@ -94,7 +94,9 @@ def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = 
             pieces.append((" " * gap, "quiet"))
         sorting = column.id == marked
         label = f"{column.label}{mark}" if sorting else column.label
-        pieces.extend(sized([(label, "heading" if sorting else "quiet")], width, "", column.left))
+        pieces.extend(
+            crop_or_pad([(label, "heading" if sorting else "quiet")], width, "", column.left)
+        )
     return pieces
 
 
@@ -114,7 +116,7 @@ def cut(text: str, width: int, ellipsis: str) -> str:
     return set_cell_size(text, max(0, width - cell_len(ellipsis))) + ellipsis
 
 
-def sized(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
+def crop_or_pad(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
     """Cut or pad pieces to `width` cells; cut ones end in an ellipsis."""
     length = width_of(pieces)
     if length <= width:

@@ -39,7 +39,7 @@ class FilterNote(Lines):
 
     def show_error(self, error: FilterError | None) -> None:
         self.error = error
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         if self.error is None:

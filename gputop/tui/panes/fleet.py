@@ -58,7 +58,7 @@ class FreeLine(Lines):
         """Show the hosts with free GPUs, each with their indices. If there are none, `is_known`
         says whether that is certain."""
         self._free, self._is_known = free, is_known
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         pieces: list[Piece] = [(" free  ", "quiet")]

@@ -19,7 +19,7 @@ from gputop.model.metrics.gpu import GPU
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
-from gputop.tui.panes.columns import Column, Fitted, fit, row, sized
+from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit, row
 from gputop.tui.panes.gpu_cells import (
     GpuLine,
     load_role,
@@ -96,7 +96,7 @@ class GpuColumns:
         if widths:
             room = sum(widths) + self._gap * (len(widths) - 1)
             sentence = self._occupants.sentence(line.gpu, room)
-            pieces += [between, *sized(sentence, room, self._glyphs.ellipsis, left=True)]
+            pieces += [between, *crop_or_pad(sentence, room, self._glyphs.ellipsis, left=True)]
         if last:
             pieces += [between, *row(last, line, self._gap, self._glyphs.ellipsis)]
         return pieces

@@ -60,7 +60,7 @@ class GpuPane(ColumnTable[GpuLine]):
         """Show the next metric that some GPU has in the short history."""
         self._history.choose_next()
         self.fit()
-        self.sync()
+        self.repaint_changed()
 
     @property
     def unsaid(self) -> str:

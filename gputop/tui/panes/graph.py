@@ -13,7 +13,7 @@ from gputop.model.machine.text import clock
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.terminal import drawing
@@ -171,7 +171,7 @@ class Graph(Lines):
         else:
             body = self._strips(traces) if self.stacked else self._plot(traces)
             self._lines = [self._title(), *body]
-        self.sync()
+        self.repaint_changed()
 
     @property
     def _width(self) -> int:
@@ -240,7 +240,9 @@ class Graph(Lines):
         first = traces[0]
         for n, row in enumerate(canvas.rows(self._column)):
             words = self._scale(first, n, height)
-            names = sized(_named(ends[height - 1 - n]), _MARKS + 1, self.glyphs.ellipsis, left=True)
+            names = crop_or_pad(
+                _named(ends[height - 1 - n]), _MARKS + 1, self.glyphs.ellipsis, left=True
+            )
             yield [(f"{words:>{_MARGIN - 1}} ", "quiet"), *row, *names]
         yield self._axis()
         yield from legend
@@ -290,7 +292,7 @@ class Graph(Lines):
                 now, highest = self._words(trace)
                 role = "heading" if trace is front else "text"
                 words: list[Piece] = [(f"{trace.curve.label:<6} ", trace.curve.role), (now, role)]
-                line += sized([*words, (f"  peak {highest}", "quiet")], _LEGEND,
+                line += crop_or_pad([*words, (f"  peak {highest}", "quiet")], _LEGEND,
                               self.glyphs.ellipsis, left=True)  # fmt: skip
             yield line
 
@@ -310,7 +312,7 @@ class Graph(Lines):
             words = self._strip_words(trace, height, trace is front)
             for n, row in enumerate(canvas.rows(self._column)):
                 label = words[n] if n < len(words) else []
-                yield [*sized(label, self._left, self.glyphs.ellipsis, left=True), *row]
+                yield [*crop_or_pad(label, self._left, self.glyphs.ellipsis, left=True), *row]
         yield self._axis()
 
     def _strip_words(self, trace: _CurveTrace, height: int, front: bool) -> list[list[Piece]]:

@@ -83,7 +83,7 @@ class Heading(HeadingLine):
 
     def show_frame(self, frame: Frame | None, interval: float) -> None:
         self._frame, self._interval = frame, interval
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return the facts that fit; as the line gets shorter, it loses them from the right."""
@@ -94,12 +94,12 @@ class Heading(HeadingLine):
                 [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
             )
         if frame.demo:
-            wide = self.size.width >= 110 and frame.host.asked is None
+            wide = self.size.width >= 110 and frame.host.requested_name is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
-            left.append(("  " * (frame.host.asked is not None), "text"))
-        if not frame.demo or frame.host.asked is not None:
+            left.append(("  " * (frame.host.requested_name is not None), "text"))
+        if not frame.demo or frame.host.requested_name is not None:
             # A machine's own name for itself may also be that of another machine.
-            host = self.glyphs.text(frame.host.asked or frame.host.name)
+            host = self.glyphs.text(frame.host.requested_name or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
         versions = f"driver {frame.driver_version or MISSING}"
         versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
@@ -171,7 +171,7 @@ def watch_status(line: Lines) -> None:
     """Redraw a line whenever what `status_pieces` returns may have changed."""
     for name in ("silence", "instant"):
         if hasattr(line.app, name):
-            line.watch(line.app, name, lambda: line.sync())
+            line.watch(line.app, name, lambda: line.repaint_changed())
 
 
 def described_key(
@@ -216,11 +216,11 @@ class KeyLine(Lines):
 
     def on_mount(self) -> None:
         if hasattr(self.app, "note"):
-            self.watch(self.app, "note", lambda: self.sync())
+            self.watch(self.app, "note", lambda: self.repaint_changed())
 
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
         self._keys = list(keys)
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         pieces = self._state()

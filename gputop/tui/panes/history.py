@@ -13,7 +13,7 @@ from gputop.model.machine.text import MISSING, percent, size
 from gputop.model.metrics import graph
 from gputop.model.metrics.history import History
 from gputop.settings import Thresholds
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.gpu_cells import load_role
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread
 from gputop.tui.panes.plot import Canvas, dots_across
@@ -61,7 +61,7 @@ class HistoryPane(Lines):
         self._graphs = list(_graphs(frame, history))
         if self.display:
             self._draw()
-            self.sync()
+            self.repaint_changed()
 
     def on_resize(self) -> None:
         self._draw()
@@ -131,7 +131,7 @@ class HistoryPane(Lines):
         is_known = shown.now != MISSING
         now = (shown.now, "text") if is_known else (self.glyphs.not_available, "quiet")
         pieces = [(f"{shown.label} ", "quiet"), now]
-        return sized(pieces, cells, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(pieces, cells, self.glyphs.ellipsis, left=True)
 
 
 def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:

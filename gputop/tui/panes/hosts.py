@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from textual.message import Message
 
-from gputop.tui.panes.columns import Column, sized
+from gputop.tui.panes.columns import Column, crop_or_pad
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.table import ColumnTable
@@ -26,7 +26,7 @@ class HostsHeading(HeadingLine):
         """Show other facts. `facts` returns them for a line of so many cells, the most important
         first; `order` says how the hosts are sorted, and `right` ends the line."""
         self._facts, self._order, self._right = facts, order, right
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         """Return the facts that fit; as the line gets shorter, it loses them from the right."""
@@ -102,9 +102,11 @@ class HostTable(ColumnTable[H]):
         room = max(1, self.size.width - 1 - width - self.gap)
         pieces: list[Piece] = [
             (lead, "text"),
-            *sized([(self.glyphs.text(host.host), "quiet")], width, self.glyphs.ellipsis, True),
+            *crop_or_pad(
+                [(self.glyphs.text(host.host), "quiet")], width, self.glyphs.ellipsis, True
+            ),
             (" " * self.gap, "text"),
-            *sized([sentence], room, self.glyphs.ellipsis, True),
+            *crop_or_pad([sentence], room, self.glyphs.ellipsis, True),
         ]
         return [(text, cursor) for text, _ in pieces] if cursor else pieces
 

@@ -35,8 +35,8 @@ NOTCH = 3
 class Lines(KeyBindingsOnly):
     """A widget that paints lines of pieces.
 
-    A subclass defines `pieces(y)`; `sync()` compares every visible line with what was painted and
-    repaints those that differ.
+    A subclass defines `pieces(y)`; `repaint_changed()` compares every visible line with what
+    was painted and repaints those that differ.
     """
 
     COMPONENT_CLASSES = drawing.components(f"lines--{role}" for role in (*ROLES, "text", "cursor"))
@@ -90,7 +90,7 @@ class Lines(KeyBindingsOnly):
         """The size of the widget, which has neither border nor padding."""
         return self._size_of_now or self.region.size
 
-    def sync(self, lines: Iterable[int] | None = None) -> None:
+    def repaint_changed(self, lines: Iterable[int] | None = None) -> None:
         """Repaint those of `lines` whose content changed; None means all lines."""
         width, height = self.size
         if not self.is_attached or not width:

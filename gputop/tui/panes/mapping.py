@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from gputop.protocol.messages import Probe
 from gputop.tui.messages import Note
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 from gputop.tui.panes.mapping_result import MappingLine, MappingResultView
@@ -34,7 +34,7 @@ class Label(Lines):
         before, self._pieces = width_of(self._pieces), pieces
         if width_of(pieces) != before:
             self.styles.width = width_of(pieces)
-        self.sync()
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         return self._pieces
@@ -107,7 +107,7 @@ class MappingPane(Vertical):
         editor.show_state()
         self._show_head()
         if self.has_class("-line"):
-            self.query_one(MappingLine).sync()
+            self.query_one(MappingLine).repaint_changed()
         else:
             self.query_one(MappingResultView).show_result(editor.offer)
 
@@ -136,7 +136,7 @@ class MappingPane(Vertical):
 
     def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
         width = max(1, self.size.width - width_of(right))
-        cut = sized(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
+        cut = crop_or_pad(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
         return spread([*cut, (" ", "track")], [], width, (Lines.glyphs.rule, "quiet"))
 
 

@@ -13,7 +13,7 @@ from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.columns import cut, sized
+from gputop.tui.panes.columns import crop_or_pad, cut
 from gputop.tui.panes.lines import Piece, StyledLine, spread, width_of
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import (
@@ -84,7 +84,7 @@ def mapping_line(state: MappingState, paper: Paper) -> Sequence[Piece]:
     if width_of([*hint, *right]) <= width - width_of(left) - 1:
         right = [*hint, *right]
     spare = max(0, width - width_of(right) - 1)
-    left = sized(left, min(spare, width_of(left)), glyphs.ellipsis, left=True)
+    left = crop_or_pad(left, min(spare, width_of(left)), glyphs.ellipsis, left=True)
     return spread([*left, (" ", "track")], right, width, fill)
 
 

@@ -52,7 +52,7 @@ class MappingResultView(Page, can_focus=False):
         return len(self.text.lines) + 1
 
     @property
-    def room(self) -> int:
+    def visible_lines(self) -> int:
         """The number of visible rows; if there is more than one line, the last is the shell's."""
         return max(1, self.size.height - 1) if self.size.height else 0
 
@@ -60,5 +60,5 @@ class MappingResultView(Page, can_focus=False):
         is_short = self.size.height == 1 and not self._state.note
         foot = min(len(self.text.lines), self.size.height - 1)
         if y == foot and not is_short:
-            return shell_line(self._state, self.paper, self.text.span(self.room))
+            return shell_line(self._state, self.paper, self.text.span(self.visible_lines))
         return super().pieces(y)

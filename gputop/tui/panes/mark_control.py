@@ -42,11 +42,11 @@ class MarkControl:
         elif self._gpus.is_active:
             if line is not None and not self._marks.toggle_gpu(frame, line.gpu, line.device):
                 self._screen.post_message(Note(f"GPU {line.gpu.index} is free now"))
-            self._gpus.sync()
+            self._gpus.repaint_changed()
         else:
             self._marks.toggle_processes(frame, table.listing.keys_of(table.current))
             self._ask()
-            table.sync()
+            table.repaint_changed()
 
     def _is_marked(self, line: GpuLine) -> bool:
         return self._marks.has_gpu(line.gpu, line.device)

@@ -26,14 +26,14 @@ class Page(Lines, can_focus=True):
         return Paper(self.size.width, self.glyphs)
 
     @property
-    def room(self) -> int:
+    def visible_lines(self) -> int:
         """How many lines of the text fit."""
         return self.size.height
 
     def show_lines(self, lines: Sequence[StyledLine]) -> None:
         """Show another text, scrolled as the one before; see `ScrolledText`."""
-        self.text.show(lines, self.room)
-        self.sync()
+        self.text.show(lines, self.visible_lines)
+        self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
         line = self.text.line_at(y)
@@ -41,8 +41,8 @@ class Page(Lines, can_focus=True):
 
     def go_to(self, line: int) -> None:
         """Scroll a line to the top, as far as the text goes."""
-        self.text.scroll(line, self.room)
-        self.sync()
+        self.text.scroll(line, self.visible_lines)
+        self.repaint_changed()
 
     def go_to_section(self, text: str) -> None:
         """Scroll to the heading of a section, if there is one."""
@@ -54,14 +54,14 @@ class Page(Lines, can_focus=True):
         self.go_to(self.text.top + step)
 
     def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.room - 1))
+        self.action_move(step * max(1, self.visible_lines - 1))
 
     def action_end(self, last: int) -> None:
         self.go_to(len(self.text.lines) if last else 0)
 
     def on_resize(self) -> None:
         super().on_resize()
-        self.text.scroll(self.text.top, self.room)
+        self.text.scroll(self.text.top, self.visible_lines)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()

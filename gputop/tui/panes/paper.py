@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, chop_cells
 
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.columns import sized
+from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.lines import Piece, StyledLine
 
 LABEL = 13
@@ -32,7 +32,7 @@ class Paper(NamedTuple):
     def cut(self, line: StyledLine) -> StyledLine:
         """Cut or pad a line to the width of the page."""
         pieces = [(self.glyphs.text(text), role) for text, role in line]
-        return sized(pieces, self.width, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(pieces, self.width, self.glyphs.ellipsis, left=True)
 
     def wrapped(self, text: str, indent: int = 2, role: str = "text") -> Iterator[StyledLine]:
         """Break a text that is harmless to print into as many lines as it needs."""

@@ -11,7 +11,7 @@ from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU, PROCESS, Proce
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.columns import Column, Fitted, fit, sized
+from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit
 from gputop.tui.panes.lines import Piece
 from gputop.tui.themes import user_role
 
@@ -122,7 +122,7 @@ class ProcessColumns:
             amount = f"{view_row.note} {amount}: {who}:"
         text = f"GPU {gpu}: {amount} {process.command or ''}"
         shown = self._glyphs.text(text[self.shift :])
-        return sized([(shown, role)], width, self._glyphs.ellipsis, left=True)
+        return crop_or_pad([(shown, role)], width, self._glyphs.ellipsis, left=True)
 
     def _column(self, metric_id: str, width: int, marked: str) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]

@@ -49,10 +49,10 @@ class ProcessTable(ColumnTable[ViewRow]):
             user=settings.user,
             idle_after=settings.processes.idle_after,
         )
-        self.listing.on_arranged = self._show_listing
+        self.listing.arranged = self._show_listing
         self.above: Callable[[], str] = str
         """Returns what the rule says of the pane above it; called whenever the rule is drawn."""
-        self.on_arranged: Callable[[int], None] = lambda count: None
+        self.arranged: Callable[[int], None] = lambda count: None
         """Called with the number of rows whenever they are arranged anew."""
         self.is_marked: Callable[[Process], bool] = lambda process: False
         """Returns whether the user waits for the end of a process."""
@@ -69,7 +69,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._cells.show(self.listing)
         self.fit()
         self.show(rows, [line.key for line in rows])
-        self.on_arranged(len(rows))
+        self.arranged(len(rows))
 
     def open_row(self, _: ViewRow) -> None:
         self.post_message(self.Opened())
@@ -84,13 +84,13 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.select_first()
         if self.current is not None:
             self.listing.tag(self.current)
-            self.sync()
+            self.repaint_changed()
             self.action_move(1)
 
     def untag(self) -> bool:
         """Remove all tags; return whether a process on a GPU had one."""
         were_any = self.listing.untag()
-        self.sync()
+        self.repaint_changed()
         return were_any
 
     def select_pid(self, pid: int) -> None:
@@ -109,7 +109,7 @@ class ProcessTable(ColumnTable[ViewRow]):
 
     def say_above(self) -> None:
         """Redraw the rule, with what there is to say of the pane above it."""
-        self.sync([0])
+        self.repaint_changed([0])
 
     @property
     def chosen_columns(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class ProcessTable(ColumnTable[ViewRow]):
     def show_columns(self, columns: tuple[str, ...]) -> None:
         self._cells.chosen = columns
         self.fit()
-        self.sync()
+        self.repaint_changed()
 
     def shift(self, direction: int) -> None:
         """Scroll the command line sideways, at most until the end of the longest is in sight."""
@@ -133,7 +133,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         width = next((width for column, width in self._columns if column.id == "command"), 1)
         self._cells.shift = min(max(0, shift), max(0, self._longest_command - width))
         self.fit()
-        self.sync()
+        self.repaint_changed()
 
     @property
     def _longest_command(self) -> int:
@@ -144,7 +144,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         self._cells.full_command = not self._cells.full_command
         self._cells.shift = 0
         self.fit()
-        self.sync()
+        self.repaint_changed()
 
     def head(self, y: int) -> Iterable[Piece]:
         listing, glyphs, width = self.listing, self.glyphs, self.size.width

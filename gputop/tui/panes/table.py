@@ -27,9 +27,9 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.on_scrolled: Callable[[], None] = lambda: None
+        self.scrolled: Callable[[], None] = lambda: None
         """Called when other rows come into sight."""
-        self.on_moved: Callable[[], None] = lambda: None
+        self.moved: Callable[[], None] = lambda: None
         """Called when a key or a click has moved the cursor to another row, or removed it."""
         self._rows: Sequence[R] = ()
         self.cursor = TableCursor()
@@ -65,20 +65,20 @@ class Table(Lines, Generic[R], can_focus=True):
         return 2 if self.size.width >= 110 else 1
 
     @property
-    def room(self) -> int:
+    def visible_rows(self) -> int:
         """How many rows fit."""
         return max(0, self.size.height - self.head_lines)
 
     @property
     def span(self) -> tuple[int, int, int]:
         """First and last visible row, counted from 1, and the number of all rows."""
-        return self.cursor.span(self.room)
+        return self.cursor.span(self.visible_rows)
 
     def show(self, rows: Sequence[R], keys: Sequence[Hashable]) -> None:
         """Show other rows. The cursor stays on its row, see `TableCursor`."""
         self._rows = rows
         self._move(self.cursor.show, keys)
-        self.sync()
+        self.repaint_changed()
 
     def on_focus(self) -> None:
         self._activate(True)
@@ -105,8 +105,8 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def on_resize(self) -> None:
         super().on_resize()
-        self.cursor.fit(self.room)
-        self.on_scrolled()
+        self.cursor.fit(self.visible_rows)
+        self.scrolled()
 
     def action_move(self, step: int) -> None:
         """Select a neighbour; the first key selects the first visible row."""
@@ -132,7 +132,7 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def action_page(self, step: int) -> None:
         if self._rows:
-            self._choose(self.cursor.start + step * max(1, self.room - 1))
+            self._choose(self.cursor.start + step * max(1, self.visible_rows - 1))
 
     def action_end(self, last: int) -> None:
         if self._rows:
@@ -161,18 +161,18 @@ class Table(Lines, Generic[R], can_focus=True):
 
     def _wheel(self, step: int) -> None:
         self._move(self.cursor.wheel, step)
-        self.sync()
+        self.repaint_changed()
 
     def deselect(self) -> bool:
         """Remove the cursor; return whether a row was selected."""
         was_there = self.cursor.drop()
-        self.sync()
-        self.on_moved()
+        self.repaint_changed()
+        self.moved()
         return was_there
 
     def _activate(self, is_active: bool) -> None:
         self.is_active = is_active
-        self.sync()
+        self.repaint_changed()
 
     def _choose(self, index: int) -> None:
         """Select a row and redraw: only two lines if nothing scrolls."""
@@ -181,15 +181,15 @@ class Table(Lines, Generic[R], can_focus=True):
         self._move(cursor.select, index)
         lines = {self.head_lines - top + index for index in (before, cursor.index)}
         whole = cursor.top != top or not lines <= set(range(self.size.height))
-        self.sync(None if whole else lines)
-        self.on_moved()
+        self.repaint_changed(None if whole else lines)
+        self.moved()
 
     def _move(self, move: Callable[[V, int], None], to: V) -> None:
         """Move the cursor or the rows, and tell if others come into sight."""
         before = self.cursor.top
-        move(to, self.room)
+        move(to, self.visible_rows)
         if self.cursor.top != before:
-            self.on_scrolled()
+            self.scrolled()
 
 
 class ColumnTable(Table[R]):

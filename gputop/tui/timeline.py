@@ -11,7 +11,7 @@ from gputop.model.machine.text import duration
 from gputop.protocol.messages import Refresh
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.machine import Picture, WatchedMachine
+from gputop.tui.machine import Snapshot, WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.heading import paused
@@ -19,22 +19,22 @@ from gputop.tui.playback import Playback
 
 
 class Paused(NamedTuple):
-    """The picture of a pause."""
+    """What a pause shows."""
 
-    picture: Picture | None
+    snapshot: Snapshot | None
     """None if there was no frame yet: the first one is held."""
     next_wanted: bool = False
     """Whether the next frame replaces it."""
 
 
 class PastInstant(NamedTuple):
-    """A picture of the past, and the playback that moves on from it."""
+    """An instant of the past, and the playback that moves on from it."""
 
-    picture: Picture | None
+    snapshot: Snapshot | None
     playback: Playback
 
 
-class MachineView:
+class Timeline:
     """A machine on its main screen, or why there is nothing to see of it.
 
     The methods that move in time return a note about it, or an empty string.
@@ -55,17 +55,17 @@ class MachineView:
         return self.main.machine
 
     @property
-    def picture(self) -> Picture | None:
+    def snapshot(self) -> Snapshot | None:
         """What is shown; None before the first frame."""
-        return (self.instant and self.instant.picture) or self.machine.picture
+        return (self.instant and self.instant.snapshot) or self.machine.snapshot
 
     @property
     def words(self) -> str:
         """How the heading names the instant that is shown; empty for now."""
-        now, instant = self.machine.picture, self.instant
+        now, instant = self.machine.snapshot, self.instant
         if instant is None:
             return ""
-        age = 0.0 if now is None else now.frame.time - (instant.picture or now).frame.time
+        age = 0.0 if now is None else now.frame.time - (instant.snapshot or now).frame.time
         return f"PAST -{duration(age)}" if isinstance(instant, PastInstant) else paused(int(age))
 
     @property
@@ -84,7 +84,7 @@ class MachineView:
                 dialog.show_frame(frame)
         self.machine.handle_frame(frame)
         instant = self.instant
-        if isinstance(instant, Paused) and (instant.next_wanted or instant.picture is None):
+        if isinstance(instant, Paused) and (instant.next_wanted or instant.snapshot is None):
             self.instant = self._pause()
         if self.instant is not instant or instant is None:
             self.show()
@@ -96,18 +96,18 @@ class MachineView:
         self.machine.request(Refresh())
 
     def pause(self) -> None:
-        """Hold the picture of now, or go on."""
+        """Hold what is shown, or go on."""
         self.instant = None if isinstance(self.instant, Paused) else self._pause()
         self.show()
 
     def pass_second(self) -> None:
         """Count a second, in which what gputop waits for may have changed."""
-        if self.machine.picture is None:
+        if self.machine.snapshot is None:
             self.show()
 
     def _pause(self) -> Paused:
-        """Return the picture of now, with a history that does not go on."""
-        now = self.machine.picture
+        """Return what is shown now, with a history that does not go on."""
+        now = self.machine.snapshot
         return Paused(now and now._replace(history=now.history.copy()))
 
     def return_to_now(self) -> bool:
@@ -126,7 +126,7 @@ class MachineView:
         return self._move(lambda playback: playback.skip(seconds), is_on=seconds > 0)
 
     def _move(self, move: Callable[[Playback], object], is_on: bool = False) -> str:
-        if self.picture is None:
+        if self.snapshot is None:
             return ""
         if self._playback is None and is_on:
             return "this is now"
@@ -143,18 +143,18 @@ class MachineView:
         return playback.note
 
     def _begin(self) -> Playback | None:
-        """Return a playback that begins at the picture; None if nothing is remembered."""
-        past, picture = self.machine.feed.source.past, self.picture
-        if past is None or picture is None or not past.times:
+        """Return a playback that begins at the snapshot; None if nothing is remembered."""
+        past, snapshot = self.machine.feed.source.past, self.snapshot
+        if past is None or snapshot is None or not past.times:
             return None
         playback = Playback(past, self.machine.history)
-        playback.go(picture.frame.time)
+        playback.go(snapshot.frame.time)
         return playback
 
     def _show_past(self, playback: Playback) -> None:
         """Show where a playback has come to; its newest frame leads back to now."""
         frame = playback.frame
-        now = self.machine.picture
+        now = self.machine.snapshot
         if playback.is_at_end or frame is None or now is None or frame.time == now.frame.time:
             playback.note = ""
             self._go_live()
@@ -162,7 +162,7 @@ class MachineView:
             self._hold(playback, frame)
 
     def _hold(self, playback: Playback, frame: Frame) -> None:
-        self.instant = PastInstant(Picture(frame, playback.history, self.moment), playback)
+        self.instant = PastInstant(Snapshot(frame, playback.history, self.moment), playback)
         self.show()
 
     def _go_live(self) -> None:
@@ -179,17 +179,17 @@ class MachineView:
         if not self.is_ready:
             return
         self.main.show_notes()
-        picture = self.picture
-        if picture is None:
+        snapshot = self.snapshot
+        if snapshot is None:
             return
-        frame = picture.frame
+        frame = snapshot.frame
         if frame.problem is not None:
-            host = frame.host.asked or frame.host.name
-            self._show_problem(host, frame.problem, tries=picture.moment == "now")
+            host = frame.host.requested_name or frame.host.name
+            self._show_problem(host, frame.problem, tries=snapshot.moment == "now")
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
-        self.main.show_frame(frame, picture.history, self.interval, picture.moment)
+        self.main.show_frame(frame, snapshot.history, self.interval, snapshot.moment)
 
     def show_end(self) -> None:
         """Show that the source has ended."""
