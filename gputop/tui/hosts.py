@@ -125,8 +125,10 @@ class HostsScreen(TableScreen):
         return is_here and super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
-        states = [machine.link.state for machine in self.hosts.machines]
-        return (binding.action != "login" or "login" in states) and super().offers(binding)
+        is_wanted = binding.action != "login" or any(
+            machine.link.state == "login" for machine in self.hosts.machines
+        )
+        return is_wanted and super().offers(binding)
 
     def action_search(self) -> None:
         self.action_filter()
