@@ -163,8 +163,8 @@ class Process(ProcessFacts, frozen=True):
     """Bytes per second to storage, likewise."""
 
 
-ProcessPlace = tuple[int, int | None, str | None, int | None, int | None]
-place_of: Callable[[Process], ProcessPlace] = attrgetter(
+ProcessIdentity = tuple[int, int | None, str | None, int | None, int | None]
+identity_of: Callable[[Process], ProcessIdentity] = attrgetter(
     "pid", "start_ticks", "gpu_uuid", "gpu_instance", "compute_instance"
 )
 """What identifies a process on a GPU or MIG instance. Its ProcessId is spelled out, as this is read

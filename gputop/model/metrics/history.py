@@ -19,7 +19,7 @@ from copy import copy
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from gputop.model.machine.frame import Frame, Process, ProcessPlace, place_of
+from gputop.model.machine.frame import Frame, Process, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.gpu import GPU
 
@@ -129,7 +129,7 @@ class History:
         self._interval: float | None = None
         self._cpu = Ring(0)
         self._gpus: dict[str, dict[str, Ring]] = {}
-        self._processes: dict[ProcessPlace, ProcessHistory] = {}
+        self._processes: dict[ProcessIdentity, ProcessHistory] = {}
 
     def append(self, frame: Frame) -> None:
         """Add a frame. Drop GPUs and processes that are gone, and everything if the machine's clock
@@ -145,8 +145,8 @@ class History:
             return
         live = {gpu.uuid for gpu in frame.gpus if gpu.state == "answers"}
         for process in frame.processes[:MOST_PROCESSES]:
-            place = place_of(process)
-            ring = self._processes[place] = processes.get(place) or ProcessHistory(slot)
+            identity = identity_of(process)
+            ring = self._processes[identity] = processes.get(identity) or ProcessHistory(slot)
             is_live = process.gpu_uuid in live
             ring.put(
                 slot,
@@ -169,7 +169,9 @@ class History:
         history._times, history._cpu = self._times.copy(end), self._cpu.copy(end)
         history._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
                          for key, series in self._gpus.items()}  # fmt: skip
-        history._processes = {place: ring.copy(end) for place, ring in self._processes.items()}
+        history._processes = {
+            identity: ring.copy(end) for identity, ring in self._processes.items()
+        }
         return history
 
     @property
@@ -195,7 +197,7 @@ class History:
 
     def of_process(self, process: Process) -> ProcessHistory:
         """Return the past of a process on the GPU of this entry."""
-        return self._processes.get(place_of(process)) or ProcessHistory(self._end)
+        return self._processes.get(identity_of(process)) or ProcessHistory(self._end)
 
     def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:
         live = gpu.state == "answers"

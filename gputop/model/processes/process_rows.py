@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Frame, Process, ProcessPlace, place_of
+from gputop.model.machine.frame import Frame, Process, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 
 R = TypeVar("R")
 
-RowKey = tuple[str | None, ProcessPlace]
+RowKey = tuple[str | None, ProcessIdentity]
 """The key of a row: the boot of its machine, the process, and the GPU or MIG instance it is on."""
 
 
@@ -46,7 +46,7 @@ def _idle_memory(process: Process, idle_after: float) -> int | None:
 def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
     """Return the identity of each row, which stays while it moves."""
     boot = frame.host.boot_id
-    return [(boot, place_of(row.process)) for row in shown]
+    return [(boot, identity_of(row.process)) for row in shown]
 
 
 def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
