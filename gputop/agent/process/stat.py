@@ -29,7 +29,6 @@ def read_stat(pid: int) -> ProcStat | None:
 
 
 def every_process() -> dict[int, ProcStat]:
-    """Read all processes, by pid."""
     return read_stats(psutil.pids())
 
 

@@ -81,7 +81,6 @@ class ReservingWatch(Watch):
         return False
 
     def release(self) -> None:
-        """Give back the GPUs."""
         while self.holds:
             self.holds.popitem()[1].release()
 

@@ -91,7 +91,6 @@ class EndOfProcesses:
         )
 
     def remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
-        """Stop awaiting processes. Return those that were awaited."""
         return [self.running.pop(pid) for pid in pids if pid in self.running]
 
 

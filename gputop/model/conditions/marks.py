@@ -34,7 +34,6 @@ class Marks:
         self._end = EndOfProcesses((), None)
 
     def has_gpu(self, gpu: Gpu, device: MigDevice | None = None) -> bool:
-        """Whether a GPU or a MIG device of it is marked."""
         return bool(self._gpus) and _gpu_mark(gpu, device) in self._gpus
 
     def has_process(self, pid: int) -> bool:

@@ -61,12 +61,10 @@ HERTZ = 100
 
 
 def job_of(pid: int) -> DemoJob | None:
-    """Return the job of a process."""
     return next((job for job in JOBS if job.pid == pid), None)
 
 
 def demo_detail(request: Detail) -> ProcessDetail:
-    """Return the details of an invented process."""
     job = job_of(request.process.pid)
     if job is None:
         return ProcessDetail(request.process, gone=True)
@@ -85,5 +83,4 @@ def demo_detail(request: Detail) -> ProcessDetail:
 
 
 def environ_of(job: DemoJob) -> Environ:
-    """Return the environment that a job was started with."""
     return Environ({}, "overwritten") if job.variables is None else Environ(job.variables)

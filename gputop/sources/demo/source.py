@@ -54,7 +54,6 @@ class DemoPast:
         self.times: list[float] = []
 
     def add(self, when: float) -> None:
-        """Remember that there was a frame."""
         self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
 
     def at(self, when: float) -> Frame | None:

@@ -53,7 +53,6 @@ class Series(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The last value."""
         return self.points[-1][1]
 
 
@@ -128,7 +127,6 @@ class PrometheusClient:
             raise self._failed(_STRANGE) from None
 
     def _series(self, data: Any) -> list[Series]:
-        """Return the series in an answer's data."""
         try:
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -219,7 +217,6 @@ class _HttpRequest(urllib.request.Request):
         self.sockets: list[socket.socket] = []
 
     def response(self, sock: socket.socket, **words: Any) -> http.client.HTTPResponse:
-        """Return the response that is read from a socket."""
         self.sockets.append(sock)
         return http.client.HTTPResponse(sock, **words)
 
@@ -262,7 +259,6 @@ def _body_of(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> by
 
 
 def _is_server(url: str) -> bool:
-    """Return whether a text is the URL of a server."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -141,7 +141,6 @@ class ClusterQueries:
         return self._record("count", f"count by ({exporter.host}) ({gpus})", hosts)
 
     def _quantiles(self) -> dict[str, str]:
-        """Return the expression of each quantile."""
         record, utilization = RECORDS["quantiles"], self.exporter.of_gpus(self.exporter.utilization)
         if record in self._records:
             return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
@@ -237,7 +236,6 @@ class ClusterQueries:
         return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
     def _node(self, host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> ClusterNode:
-        """Return a machine of the page."""
         mine = {name: answer.get(host, []) for name, answer in details.items()}
         numbers = {name: number_of(series) for name, series in mine.items()}
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)

@@ -34,7 +34,6 @@ class ClusterWatch:
 
     @property
     def state(self) -> ClusterState:
-        """The newest state, with its age."""
         age = None if self._came is None else time.monotonic() - self._came
         return self._state._replace(age=age)
 
@@ -53,7 +52,6 @@ class ClusterWatch:
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
-        """Refresh every `seconds` from now on."""
         if self.interval == max(LEAST_INTERVAL, seconds):
             return
         self.interval = max(LEAST_INTERVAL, seconds)
