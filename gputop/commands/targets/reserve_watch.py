@@ -110,11 +110,11 @@ class ReservingWatch(Watch):
 
     @contextmanager
     def _exclusive(self) -> Iterator[bool]:
-        before = self._folder.kept_by
+        was_kept, path = self._folder.is_kept, self._folder.path
         with self._folder.exclusive() as held:
-            if self._folder.kept_by != before:
-                complain(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
-                         " without its lock")  # fmt: skip
+            if self._folder.is_kept and not was_kept:
+                complain(f"somebody keeps {path} locked: gputop goes on without its lock;"
+                         f" fuser -v {path} shows who")  # fmt: skip
             yield held
 
     def _hold(self, gpus: Sequence[Gpu]) -> None:
