@@ -91,7 +91,7 @@ the other terms are gputop's own, with their module.)
     link            the connection between two GPUs, rated as `nvidia-smi topo -m` rates it
                     (model/machine/topology.py)
     liveness        whether a process still runs, on a GPU or not: it is known by its PID and its
-                    start in clock ticks (ProcessLiveness, model/machine/liveness.py)
+                    start in clock ticks (ProcessLiveness, model/machine/process_id.py)
     mapping         what a CUDA_VISIBLE_DEVICES value means on a machine: which GPU is cuda:k, and
                     why others are hidden (Mapping, model/cuda/mapping.py)
     mapping query   what a person asks about the mapping; the answer is a MappingResult

@@ -18,7 +18,7 @@ from gputop.cli import main
 from gputop.commands.targets.selection import selection_of
 from gputop.commands.targets.wait_conditions import ProcessesEnd
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply
 from gputop.sources.source import Source
 from tests.agent.driving import sleeping

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
 from gputop.model.conditions.idle import IdleSpan
 from gputop.model.machine.frame import Frame, Host, Problem
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import LivenessState, ProcessId, ProcessLiveness
 from tests.builders import frame, gpu, process
 
 PROBLEM = Problem(code="driver_not_loaded", text="no driver", advice="load it")

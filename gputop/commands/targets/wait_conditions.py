@@ -25,8 +25,7 @@ from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.signals import MOST_TARGETS
 from gputop.model.machine.text import coarse_duration, percent, printable
 from gputop.output import complain

@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.text import duration, printable, short_command
 
 _MOST_NAMED = 5

@@ -9,8 +9,7 @@ from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, awaite
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 
 _GpuMark = tuple[str, tuple[int, int] | None]
 """The key of a GPU, and the `instance_ids` of its MIG device or None."""
