@@ -5,7 +5,8 @@
     ├── DriverError             exit code 3: the NVIDIA driver cannot be read
     ├── ProgramError            exit code 127 or 126: a program to run is not found or not runnable
     └── SourceError             exit code 4: frames ended: the agent died or a stream broke
-        └── LoginError          ... ssh needs a person: for a password or a second factor
+        ├── LoginError          ... ssh needs a person: for a password or a second factor
+        └── PermanentError      ... another attempt soon would fail alike, and do harm
 
 Each has one line that says what happened, to what, and what to do. `cli.py` prints the one that
 ends gputop; commands that go on after an error print it themselves.
@@ -46,3 +47,8 @@ class SourceError(GputopError):
 
 class LoginError(SourceError):
     """Another machine requires a person to log in by hand."""
+
+
+class PermanentError(SourceError):
+    """A machine cannot be reached, and another attempt soon would fail alike and do harm: a login
+    that hangs stays there as a process."""

@@ -41,7 +41,6 @@ UsePAM {pam}
 PasswordAuthentication yes
 KbdInteractiveAuthentication no
 PermitRootLogin yes
-MaxStartups 100
 AcceptEnv GPUTOP_TEST_HOST
 SetEnv HOME={folder}
 Banner {folder}/banner
@@ -69,7 +68,7 @@ Host {name}
 class Sshd:
     """A context manager; `config` is what ssh is to read with -F."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
+    def __init__(self, folder: Path, more: str = "MaxStartups 100\n") -> None:
         """folder: for its files; more: lines of sshd_config."""
         self.folder = folder
         self.config = folder / "ssh_config"

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 
 from gputop.cli import main
 from gputop.commands.free import line_for, shell_line
+from gputop.commands.shared.hosts import answers_of, timeout_of
 from gputop.errors import SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
+from gputop.parser import parse
 from gputop.sources.ssh.names import HostName, parse_hosts
 from tests.builders import frame
 from tests.conftest import MachineFactory, needs_everybody
@@ -177,7 +180,7 @@ def test_a_line_of_json_for_each(words: str, capfd: Capture) -> None:
     hosts = [
         line["host"]["requested_name"] if words == "--json" else line["host"] for line in lines
     ]
-    assert (status, errors, hosts) == (1, DOWN, ["node1", "node2"])
+    assert (status, errors, sorted(hosts)) == (1, DOWN, ["node1", "node2"])
 
 
 def test_the_first_host_that_has_enough(capfd: Capture) -> None:
@@ -228,7 +231,7 @@ def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("node5\nnode1 # again\n")
     status, text, _ = gputop(capfd, "-H", "@lab", "--hosts", f"{tmp_path}/hosts", "--json")
     hosts = [json.loads(line)["host"]["requested_name"] for line in text.splitlines()]
-    assert (status, hosts) == (0, ["node1", "node2", "node4", "node5"])
+    assert (status, sorted(hosts)) == (0, ["node1", "node2", "node4", "node5"])
     assert main(["config"]) == 0
     assert 'lab = ["node[1-2]", "@more"]' in capfd.readouterr().out
     assert main(["config", "--check"]) == 0
@@ -260,25 +263,62 @@ def test_every_command_over_ssh(
     here = kept("h200x8")
     sshd.host("h1", here.env, SHELL="/bin/sh")
     sshd.host("down", more="Port 1")
-    assert main(["-H", "h1,down", "--json"]) == 1
+    assert main(["-H", "h1,down", "--json", "--timeout=60"]) == 1
     text, errors = capfd.readouterr()
     [seen] = map(json.loads, text.splitlines())
     assert (seen["host"]["requested_name"], len(seen["gpus"])) == ("h1", 8)
     assert errors.startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
     pid = here.pids["train"]
-    assert main(["map", "--pid", str(pid), "--json", "-H", "h1"]) == 0
+    assert main(["map", "--pid", str(pid), "--json", "-H", "h1", "--timeout=60"]) == 0
     assert json.loads(capfd.readouterr().out)["process"]["evidence"] == "confirmed"
-    assert main(["doctor", "-H", "h1,down", "--json"]) == 1
+    assert main(["doctor", "-H", "h1,down", "--json", "--timeout=60"]) == 1
     [connection, *_] = json.loads(capfd.readouterr().out)["checks"]
     assert connection["code"] == "connection"
     assert connection["text"].startswith("the gputop that is installed there answers (")
-    assert main(["free", "-H", "h1", "--window", "0.2", "--format", "ssh"]) == 0
+    assert main(["free", "-H", "h1", "--window=0.2", "--format=ssh", "--timeout=60"]) == 0
     line = capfd.readouterr().out
     done = subprocess.run(
         ["sh", "-c", line], input="echo =$CUDA_VISIBLE_DEVICES=$CUDA_DEVICE_ORDER=\n",
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert "=2=PCI_BUS_ID=" in done.stdout, done
+
+
+def test_a_host_that_hangs_holds_back_no_other(
+    sshd: Sshd, kept: MachineFactory, capfd: Capture
+) -> None:
+    """JSON is there as it comes; who is missing is named at the end, by free as well."""
+    sshd.host("stuck", script="exec sleep 1000")
+    sshd.host("quick", kept("h200x8").env)
+    command = [*GPUTOP, "-H", "stuck,quick", "--json"]
+    with subprocess.Popen([*command, "--timeout", "600"], stdout=subprocess.PIPE) as program:
+        assert program.stdout
+        assert json.loads(program.stdout.readline())["host"]["requested_name"] == "quick"
+        assert program.poll() is None
+        program.kill()
+    assert main(["free", "-H", "stuck,quick", "--window=0.2", "--timeout=20"]) == 0
+    text, errors = capfd.readouterr()
+    assert text.startswith("quick ")
+    assert errors.startswith("gputop: stuck: nothing has come for 20 s: the login there hangs")
+
+
+def test_hosts_are_named_at_the_end_in_their_order(capfd: Capture) -> None:
+    hosts = tuple(HostName(name, name, None) for name in ("a", "b", "c", "d"))
+    has_come = {host.requested_name: threading.Event() for host in hosts}
+
+    def ask(host: HostName | None) -> str:
+        assert host is not None
+        follows = {"a": "c", "c": "d", "d": "b"}.get(host.requested_name)
+        assert follows is None or has_come[follows].wait(60)
+        has_come[host.requested_name].set()
+        if host.requested_name in ("a", "c"):
+            raise SourceError("no route")
+        return host.requested_name
+
+    answers = [answer for _, answer in answers_of(hosts, ask, ordered=False)]
+    assert answers == ["b", "d"]
+    assert capfd.readouterr().err == "gputop: a: no route\ngputop: c: no route\n"
+    assert timeout_of(parse(["--json"])) == 5
 
 
 def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactory) -> None:

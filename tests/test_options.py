@@ -19,7 +19,8 @@ from tests.driver import Machine
 GPUTOP = [sys.executable, "-m", "gputop"]
 WORDS = {
     "host_words": ["-H", "run"], "hosts_files": ["--hosts", "hosts"], "format": ["--format", "x"],
-    "prometheus": ["--prometheus", "http://p"], "interval": ["-i", "3"],
+    "prometheus": ["--prometheus", "http://p"], "login_timeout": ["--timeout", "3"],
+    "interval": ["-i", "3"],
     "theme": ["--theme", "dark"], "glyphs": ["--glyphs", "ascii"], "user": ["-u", "kill"],
 }  # fmt: skip
 """Words of options that have a value; some are names of commands."""

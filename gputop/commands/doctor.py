@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import bug_report
-from gputop.commands.shared.hosts import print_answers
-from gputop.commands.shared.options import HOSTS, JSON
-from gputop.errors import DriverError, SourceError
+from gputop.commands.shared.hosts import print_answers, timeout_of
+from gputop.commands.shared.options import HOSTS_ONCE, JSON
+from gputop.errors import DriverError, PermanentError, SourceError
 from gputop.model.doctor.check import frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
 from gputop.model.machine.finding import Finding
@@ -55,7 +55,7 @@ level: ok, info, warning or error; code: what it is about; text; advice, empty i
 exit status: 0 no error was found, 1 there is one, 2 usage; with --report 0 it was
 written, 1 it was not
 """
-TAKES = {**HOSTS, **JSON, "demo": ""}
+TAKES = {**HOSTS_ONCE, **JSON, "demo": ""}
 NEEDS = {"--with-commands": ("--report",)}
 APART = (("--report", "--json"), ("--report", "-H"), ("--report", "--hosts"))
 
@@ -120,7 +120,8 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
     If the agent ends or hangs, a second one that leaves the driver alone still checks what is
     installed, and the last frame has the problem.
     """
-    opened = partial(open_source, host, _INTERVAL, demo=options.demo)
+    timeout = timeout_of(options)
+    opened = partial(open_source, host, _INTERVAL, demo=options.demo, timeout=timeout)
     frames: list[Frame] = []
     try:
         with closing(opened()) as source:
@@ -129,6 +130,8 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
             return _Examined(
                 frames, _installed(source, frames, options.python), is_smi_only(source)
             )
+    except PermanentError:
+        raise
     except (DriverError, SourceError) as error:
         problem = Problem(
             code="not_answering",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.commands.shared.hosts import answers_of, complain_of, named, of_host
-from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.shared.options import HOSTS_ONCE, JSON
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request, plain_value
 from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.deadline import within
@@ -52,7 +52,7 @@ examples:
 exit status: 0 chosen, 1 there are not enough (nothing is printed, and an empty
 CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be read
 """
-TAKES = {**HOSTS, **JSON, "demo": "", "prometheus": _CLUSTER}
+TAKES = {**HOSTS_ONCE, **JSON, "demo": "", "prometheus": _CLUSTER}
 NEEDS = {"--shared": ("--min-free",), "--model": ("--prometheus",)}
 APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_WATCHED))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.hosts import answers_of
+from gputop.commands.shared.hosts import answers_of, timeout_of
 from gputop.commands.snapshot import frame_of
 from gputop.errors import GputopError
 from gputop.export.line import DEFAULT, DEFAULT_HOSTS, LineView, format_line
@@ -27,7 +27,8 @@ def run(options: Namespace) -> int:
         from gputop.commands.shared.follow_hosts import watch
 
         return watch(options, Rounds(options.hosts or (None,), line).receive)
-    ask = partial(frame_of, demo=options.demo, writer="gputop.export.line")
+    timeout = timeout_of(options)
+    ask = partial(frame_of, demo=options.demo, writer="gputop.export.line", timeout=timeout)
     frames = [frame for _, frame in answers_of(options.hosts, ask)]
     if frames:
         write(line(LineView(frames, len(options.hosts) or 1)) + "\n")

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import msgspec
 
-from gputop.commands.shared.hosts import print_answers
-from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.shared.hosts import print_answers, timeout_of
+from gputop.commands.shared.options import HOSTS_ONCE, JSON
 from gputop.commands.shared.values import read_file
 from gputop.errors import UsageError
 from gputop.export.mapping import MappingReport, log_json, log_text, mapping_json, mapping_text
@@ -66,7 +66,7 @@ exit status: 0 something is visible, 1 nothing is, or the program asks for a GPU
 that it does not see, 2 usage, or a line of which nothing can be claimed,
 3 the NVIDIA driver cannot be read
 """
-TAKES = {**HOSTS, **JSON, "demo": ""}
+TAKES = {**HOSTS_ONCE, **JSON, "demo": ""}
 APART = (
     *(("--inventory", other) for other in ("--verify", "-H", "--hosts", "--demo")),
     *(("--pid", other) for other in ("VALUE", "--unset", "--order", "--inventory", "--verify")),
@@ -116,7 +116,10 @@ def run(options: argparse.Namespace) -> int:
         return status
 
     def ask_host(host: HostName | None) -> tuple[str, int]:
-        with closing(open_source(host, _INTERVAL, demo=options.demo, less=TABLE)) as source:
+        opened = open_source(
+            host, _INTERVAL, demo=options.demo, less=TABLE, timeout=timeout_of(options)
+        )
+        with closing(opened) as source:
             frame = readable_frame(source, answers if options.pid is None else _is_whole)
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 

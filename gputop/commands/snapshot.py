@@ -7,7 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.hosts import answers_of
+from gputop.commands.shared.hosts import answers_of, timeout_of
 from gputop.errors import DriverError, GputopError
 from gputop.output import write
 from gputop.settings import session_of
@@ -30,10 +30,15 @@ def run(options: Namespace) -> int:
         from gputop.commands.shared.follow_hosts import watch
 
         return watch(options, _write_json)
-    ask = partial(frame_of, demo=options.demo, writer=_JSON if options.json else _TEXT)
+    ask = partial(
+        frame_of,
+        demo=options.demo,
+        writer=_JSON if options.json else _TEXT,
+        timeout=timeout_of(options),
+    )
     idle_after = cache(lambda: session_of(options).processes.idle_after)
     count = 0
-    for host, frame in answers_of(options.hosts, ask):
+    for host, frame in answers_of(options.hosts, ask, ordered=not options.json):
         if options.json:
             _write_json(host, frame)
         else:
@@ -58,11 +63,11 @@ def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
         write(frame_json(message) + "\n", "utf-8")
 
 
-def frame_of(host: HostName | None, demo: bool, writer: str) -> Frame:
-    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile.
-    DriverError, SourceError."""
+def frame_of(host: HostName | None, demo: bool, writer: str, timeout: float) -> Frame:
+    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile;
+    `timeout` is for the login. DriverError, SourceError."""
     less = () if writer == _JSON else TABLE
-    with closing(open_source(host, None, demo=demo, less=less)) as source:
+    with closing(open_source(host, None, demo=demo, less=less, timeout=timeout)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of
 

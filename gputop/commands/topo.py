@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from gputop.commands.shared.hosts import print_answers
-from gputop.commands.shared.options import HOSTS, JSON
+from gputop.commands.shared.hosts import print_answers, timeout_of
+from gputop.commands.shared.options import HOSTS_ONCE, JSON
 from gputop.errors import SourceError
 from gputop.export.topology import topology_json, topology_text
 from gputop.sources.ask import TIMEOUT, readable_frame
@@ -31,7 +31,7 @@ column a GPU)
 
 exit status: 0 done, 1 a host gives nothing, 2 usage, 3 the NVIDIA driver cannot be read
 """
-TAKES = {**HOSTS, **JSON, "demo": ""}
+TAKES = {**HOSTS_ONCE, **JSON, "demo": ""}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     def ask(host: HostName | None) -> tuple[str, int]:
-        with closing(open_source(host, _INTERVAL, demo=options.demo, less=(BRIEF,))) as source:
+        opened = open_source(
+            host, _INTERVAL, demo=options.demo, less=(BRIEF,), timeout=timeout_of(options)
+        )
+        with closing(opened) as source:
             frame = readable_frame(
                 source,
                 lambda frame: is_smi_only(source) or None not in (frame.links, frame.topology),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from gputop.errors import GputopError, LoginError, SourceError
+from gputop.errors import GputopError, LoginError, PermanentError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.source import Source
 
@@ -15,38 +15,54 @@ T = TypeVar("T")
 
 _LEAST_PAUSE = 1.0
 _MOST_PAUSE = 30.0
+_PERMANENT_PAUSES = 300.0, 3600.0
 
 
 def follow(
     source: Source,
     messages: Callable[[Source], Iterable[T]],
     put: Callable[[T | GputopError], None],
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Put what `messages` takes from a source, as `frames_of` does, and reconnect when it breaks,
     unless a login is needed: repeated attempts may lock the account. Errors are put too. It returns
     when the source is closed."""
-    attempt = 0
+    backoff, is_again = Backoff(), False
     while True:
+        failure: GputopError
         try:
-            if attempt:
+            if is_again:
                 source.reconnect()
             for message in messages(source):
-                attempt = 0
+                backoff = Backoff()
                 put(message)
             return
         except GputopError as error:
-            put(error)
-            if isinstance(error, LoginError):
-                return
+            failure = error
         except Exception as error:  # noqa: BLE001 - it is reported, as in `Feed`
             words = printable(f"{type(error).__name__}: {error}", 200)
-            put(SourceError(f"a frame could not be read: {words}"))
-        attempt += 1
-        time.sleep(backoff(attempt))
+            failure = SourceError(f"a frame could not be read: {words}")
+        put(failure)
+        if isinstance(failure, LoginError):
+            return
+        sleep(backoff.pause(failure))
+        is_again = True
 
 
-def backoff(attempt: int) -> float:
-    """Return the seconds from an attempt, 1 and up, to the next: 1 to 30, and random, so that
+class Backoff:
+    """How long to wait after each of several failures in a row. All pauses are random, so that
     machines that went down together are not all tried at once."""
-    whole = min(_MOST_PAUSE, _LEAST_PAUSE * 2.0 ** min(attempt, 8))
-    return whole * random.uniform(0.5, 1.0)
+
+    def __init__(self) -> None:
+        self._failures = self._permanent = 0
+
+    def pause(self, failure: GputopError) -> float:
+        """Return the seconds from a failure to the next attempt: 1 to 30; minutes after a second
+        PermanentError, and up to an hour after the following ones."""
+        self._failures += 1
+        whole = min(_MOST_PAUSE, _LEAST_PAUSE * 2.0 ** min(self._failures, 8))
+        if isinstance(failure, PermanentError):
+            self._permanent += 1
+            if self._permanent > 1:
+                whole = _PERMANENT_PAUSES[self._permanent > 2]
+        return whole * random.uniform(0.5, 1.0)

@@ -11,17 +11,19 @@ from typing import TypeVar
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.pacing import CONNECT_LIMITER
 
 T = TypeVar("T")
 H = TypeVar("H", bound=HostName | None)
 
 
 def ask_hosts(
-    hosts: Iterable[H], ask: Callable[[H], T], timeout: float | None = None
+    hosts: Iterable[H],
+    ask: Callable[[H], T],
+    timeout: float | None = None,
+    silence: float | None = None,
 ) -> Iterator[tuple[H, T | GputopError]]:
     """Yield what `ask` returns for each host, or the error that it raises, as they come, until
-    `timeout` seconds are over.
+    `timeout` seconds are over, or none has come for `silence` seconds.
 
     Each host is asked in a thread of its own, which goes on alone after the timeout.
     """
@@ -35,8 +37,9 @@ def ask_hosts(
         thread.start()
     end = None if timeout is None else time.monotonic() + timeout
     for _ in threads:
+        left = silence if end is None else max(0.0, end - time.monotonic())
         try:
-            answer = answers.get(timeout=end and max(0.0, end - time.monotonic()))
+            answer = answers.get(timeout=left)
         except Empty:
             return
         yield answer
@@ -45,11 +48,11 @@ def ask_hosts(
 def whole_answers(
     hosts: Sequence[H], ask: Callable[[H], T], seconds: float, late: str = ""
 ) -> Iterator[tuple[H, T | GputopError]]:
-    """Yield as `ask_hosts` does. A host has `seconds` for all of its answer, beyond the wait for
-    its turn to connect. Then its answer is an error that ends with `late`, whatever has come: it
-    never costs the others theirs."""
+    """Yield as `ask_hosts` does. Once none has answered for `seconds`, the time that a host has
+    when it is its turn to connect, the answer of the others is an error that ends with `late`,
+    whatever has come of it."""
     missing = dict.fromkeys(hosts)
-    for host, answer in ask_hosts(hosts, ask, seconds + CONNECT_LIMITER.longest(len(hosts))):
+    for host, answer in ask_hosts(hosts, ask, silence=seconds):
         del missing[host]
         yield host, answer
     for host in missing:

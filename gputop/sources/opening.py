@@ -22,12 +22,13 @@ def open_source(
     driver: bool = True,
     demo: bool = False,
     less: tuple[str, ...] = (),
+    timeout: float | None = None,
 ) -> Source:
     """Return the source of a host, or of this machine if it is None.
 
     With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource; with
-    `demo` the machine is an invented one. `less`: BRIEF, NO_LINKS. Each source is imported here,
-    only if it is needed.
+    `demo` the machine is an invented one. `less`: BRIEF, NO_LINKS. `timeout` is as for SshSource.
+    Each source is imported here, only if it is needed.
     """
     if demo:
         from gputop.sources.demo.source import DemoSource
@@ -36,7 +37,7 @@ def open_source(
     if host is not None:
         from gputop.sources.ssh.source import SshSource
 
-        return SshSource(host, interval, waits, driver, less)
+        return SshSource(host, interval, waits, driver, less, timeout)
     from gputop.sources.local import LocalSource
 
     return LocalSource(interval, waits, driver, less)

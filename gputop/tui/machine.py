@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakMethod
 
 from textual.message import Message
@@ -29,6 +29,9 @@ from gputop.protocol.messages import (
 from gputop.sources.feed import Feed
 from gputop.sources.source import Moment
 from gputop.tui.messages import Arrived, MarkReached, ReplyReceiver
+
+if TYPE_CHECKING:
+    from gputop.sources.follow import Backoff
 
 _MARKS = "marks"
 """The id of requests about marked processes."""
@@ -108,7 +111,10 @@ class WatchedMachine:
         self._arrived: deque[Frame] = deque(maxlen=1)
         """The newest frame of a machine that is not open: it waits here, and wakes nothing up."""
         self._reason, self._wants_login = "", False
-        self._attempts = 0
+        self._backoff: Backoff | None = None
+        """The failures since the last frame; None without one."""
+        self._is_stale = False
+        """Whether the frame is from before the last `reconnect`."""
         self._rebooted: float | None = None
         self._signals = PendingSignals()
         self._receivers: dict[str, list[WeakMethod[ReplyReceiver]]] = {}
@@ -143,6 +149,11 @@ class WatchedMachine:
         return "waiting for the driver"
 
     @property
+    def _current(self) -> Frame | None:
+        """The newest frame of this connection."""
+        return None if self._is_stale else self._frame
+
+    @property
     def note(self) -> str:
         """What the heading says of signals."""
         return self._signals.words()
@@ -168,12 +179,12 @@ class WatchedMachine:
             rebooted = self._frame.time - self._rebooted
         if rebooted is not None and not 0 <= rebooted < _REBOOT_SHOWN:
             rebooted = None
-        return HostState(self.host, self._frame, self.link, self.retry_in, self._reason, rebooted)
+        return HostState(self.host, self._current, self.link, self.retry_in, self._reason, rebooted)
 
     @property
     def phase(self) -> tuple[bool, LinkState]:
-        """Whether a frame has come, and the state of the link."""
-        return self._frame is not None, self.link.state
+        """Whether there is a frame of this connection, and the state of the link."""
+        return self._current is not None, self.link.state
 
     @property
     def problem(self) -> Problem:
@@ -234,7 +245,7 @@ class WatchedMachine:
             self._rebooted = frame.time
         self._frame = frame
         self.history.append(frame)
-        self._attempts = self.seconds = 0
+        self._backoff, self._is_stale, self.seconds = None, False, 0
         self._reason = ""
         self._tell(self.marks.receive_frame(frame))
         self.ask_about_marks()
@@ -259,8 +270,8 @@ class WatchedMachine:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What is shown now; None before the first frame."""
-        return None if self._frame is None else Snapshot(self._frame, self.history)
+        """What is shown now; None before the first frame of a connection."""
+        return None if self._current is None else Snapshot(self._current, self.history)
 
     def handle(self, reply: Reply) -> None:
         """Pass a reply on to what asked for it."""
@@ -294,10 +305,10 @@ class WatchedMachine:
         self.ended, self._reason = True, str(error)
         self._wants_login = wants_login or isinstance(error, LoginError)
         if self.is_remote and not self._wants_login:
-            from gputop.sources.follow import backoff  # a start without it is faster
+            from gputop.sources.follow import Backoff  # a start without it is faster
 
-            self._attempts += 1
-            self.retry_in = backoff(self._attempts)
+            self._backoff = self._backoff or Backoff()
+            self.retry_in = self._backoff.pause(error)
 
     def pass_second(self) -> bool:
         """Count a second; return whether it is time to connect again."""
@@ -317,7 +328,7 @@ class WatchedMachine:
         self.retry_in = None
         self._arrived.clear()
         self._receivers.clear()
-        self.ended, self.seconds = False, 0
+        self.ended, self._is_stale, self.seconds = False, True, 0
         self.listen()
 
     def _set_open(self, is_open: bool) -> None:

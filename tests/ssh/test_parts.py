@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from gputop.errors import LoginError, SourceError
+from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.protocol.versions import SPOKEN, Versions
-from gputop.sources.follow import backoff
+from gputop.sources.follow import Backoff
 from gputop.sources.many import in_order, whole_answers
 from gputop.sources.ssh.connection import AgentOptions, choice
 from gputop.sources.ssh.names import HostName
@@ -115,6 +115,15 @@ def test_the_choice() -> None:
          "connect to host x port 22: No route to host"),
         ("Warning: Permanently added 'x' (ED25519) to the list of known hosts.\r\n", 255,
          "the connection was cut, or the agent killed"),
+        ("client_loop: x\r\nssh: Could not resolve hostname x: Name or service not known\r\n"
+         "kex_exchange_identification: Connection closed by remote host\r\n", 255,
+         "Could not resolve hostname x: Name or service not known"),
+        ("welcome to the gate\r\nkex_exchange_identification: read: Connection reset by peer\r\n"
+         "Connection closed by UNKNOWN port 65535\r\n", 255, "read: Connection reset by peer"),
+        ("Received disconnect from x port 22:2: Too many authentication failures\r\n"
+         "Disconnected from x port 22\r\n", 255,
+         "login wanted: too many keys were refused: set IdentitiesOnly for it"),
+        ("Traceback:\n  x\nKeyError: 1\n", 1, "KeyError: 1"),
         ("", 2, "the agent ended with status 2"),
         ("a\x1b[2Jb\n", 1, "a\ufffd[2Jb"),
     ],
@@ -131,10 +140,21 @@ def test_a_host_key_that_has_changed_is_no_login() -> None:
 
 
 def test_pauses_grow_to_half_a_minute() -> None:
-    for attempt in range(1, 2000):
-        assert 1 <= backoff(attempt) <= 30
-        assert backoff(attempt) <= 2**attempt
-    assert len({backoff(5) for _ in range(20)}) > 1
+    backoff, error = Backoff(), SourceError("no route")
+    pauses = [backoff.pause(error) for _ in range(2000)]
+    assert all(1 <= pause <= min(30, 2**n) for n, pause in enumerate(pauses, 1))
+    assert len(set(pauses[10:30])) > 1
+
+
+def test_what_lasts_is_tried_again_after_minutes_and_then_hours() -> None:
+    """Until there is a frame, whatever else is wrong in between."""
+    backoff, hangs = Backoff(), PermanentError("the login there hangs")
+    failures = [hangs, hangs, SourceError("refused"), hangs, hangs]
+    pauses = [backoff.pause(failure) for failure in failures]
+    assert pauses[0] <= 2
+    assert 150 <= pauses[1] <= 300
+    assert pauses[2] <= 8
+    assert all(1800 <= pause <= 3600 for pause in pauses[3:])
 
 
 def test_eight_at_once() -> None:

@@ -116,7 +116,7 @@ def test_one_that_says_nothing(sshd: Sshd) -> None:
 
 
 def silence(host: HostName, whole: float = math.inf) -> str:
-    connection = Connection(host, AgentOptions(1.0, True), 5.0, whole)
+    connection = Connection(host, AgentOptions(1.0, True), (5.0, 5.0), whole)
     with pytest.raises(SourceError) as error:
         list(connection.messages())
     return str(error.value)
@@ -149,7 +149,8 @@ def test_a_host_that_drips_costs_the_others_nothing(
     script = f"{_TELLS}exec {sys.executable} {tmp_path}/drips.py {tmp_path}/hello"
     evil = sshd.host("evil", script=script)
     good = sshd.host("good", script=f"{_TELLS}cat {tmp_path}/lines; exec sleep 100")
-    assert main(["--json", "-H", f"{evil.requested_name},{good.requested_name}"]) == 1
+    hosts = f"{evil.requested_name},{good.requested_name}"
+    assert main(["--json", "--timeout=60", "-H", hosts]) == 1
     output, errors = capfd.readouterr()
     assert json.loads(output)["host"]["requested_name"] == good.requested_name
     assert errors.startswith("gputop: evil: no whole answer has come in time")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOGIN = "; commands ask for no password: use a key, ssh-agent or ControlMaster"
+_TIMEOUT = 5.0
+"""Seconds for the login of a host, unless --timeout says otherwise."""
 _MAX_ERROR_CHARS = 2000
 """Characters printed of an error of a host."""
 
@@ -34,6 +36,11 @@ def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
     from gputop.sources.ssh.names import parse_hosts
 
     return parse_hosts(words, _groups(), os.environ, sys.stdin)
+
+
+def timeout_of(options: argparse.Namespace) -> float:
+    """Return the seconds for a login of a command that asks each host once."""
+    return _TIMEOUT if options.login_timeout is None else float(options.login_timeout)
 
 
 def _words_of(path: str) -> list[str]:
@@ -61,23 +68,31 @@ def answers_of(
     ask: Callable[[HostName | None], T],
     more: float = 0.0,
     late: str = "",
+    ordered: bool = True,
 ) -> Iterator[tuple[HostName | None, T]]:
-    """Ask all hosts at the same time, and yield their answers in the order of `hosts`.
+    """Ask all hosts at the same time, and yield their answers in the order of `hosts`, or as they
+    come.
 
-    The error of a host is written to standard error, and the host is left out. A host has ANSWER
-    and `more` seconds for its whole answer; `late` ends the error of one that takes longer. Without
-    hosts this machine is asked, and GputopErrors are raised.
+    At the end the error of each host that is left out is written to standard error. A host has
+    ANSWER and `more` seconds for its whole answer; `late` ends the error of one that takes longer.
+    Without hosts this machine is asked, and GputopErrors are raised.
     """
     if not hosts:
         yield None, ask(None)
         return
     from gputop.sources.many import in_order, whole_answers
 
-    for host, answer in in_order(hosts, whole_answers(hosts, ask, ANSWER + more, late)):
-        if isinstance(answer, GputopError):
-            complain_of(host, answer)
-        else:
-            yield host, answer
+    failures: dict[HostName, GputopError] = {}
+    answers = whole_answers(hosts, ask, ANSWER + more, late)
+    try:
+        for host, answer in in_order(hosts, answers) if ordered else answers:
+            if isinstance(answer, GputopError):
+                failures[host] = answer
+            else:
+                yield host, answer
+    finally:
+        for host in filter(failures.__contains__, hosts):
+            complain_of(host, failures[host])
 
 
 def print_answers(
@@ -88,9 +103,9 @@ def print_answers(
 ) -> int:
     """Print the text or JSON of each host, and return the highest exit status. `ask` returns the
     text and the status of a host; the status of a host that fails is 1. `more` as in
-    `answers_of`."""
+    `answers_of`. JSON is printed as it comes."""
     statuses: list[int] = []
-    for host, (text, status) in answers_of(hosts, ask, more):
+    for host, (text, status) in answers_of(hosts, ask, more, ordered=not as_json):
         if as_json:
             write(named(text, host), "utf-8")
         else:

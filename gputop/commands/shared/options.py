@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gputop.commands.shared.values import interval
+from gputop.commands.shared.values import duration, interval
 from gputop.errors import UsageError
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import THEMES
@@ -26,6 +26,9 @@ OPTIONS: dict[str, tuple[str, str, Mapping[str, Any]]] = {
         " [user@]host[:port], with commas or repeated; node[01-16], @group of the settings, @slurm,"
         " - for standard input", {**_LIST, "metavar": "HOST"}),
     "hosts_files": ("--hosts", "and those that a file names", {**_LIST, "metavar": "FILE"}),
+    "login_timeout": ("--timeout", "with -H: seconds for a host to let gputop in; one that does not"
+        " is named at the end (default: 5)", {"metavar": "SEC",
+        "type": duration("a number of seconds from 0.1 to 600", 0.1, 600)}),
     "once": ("--once -1", "print one snapshot as text and exit", _FLAG),
     "json": ("--json", "print one snapshot as JSON and exit", _FLAG),
     "line": ("--line", "print one line for a status bar and exit", _FLAG),
@@ -49,12 +52,14 @@ OPTIONS: dict[str, tuple[str, str, Mapping[str, Any]]] = {
 }  # fmt: skip
 """Flags, help and how argparse reads them, by dest, in the order of --help. None: not given."""
 HOSTS = {"host_words": "", "hosts_files": ""}
+HOSTS_ONCE = {**HOSTS, "login_timeout": ""}
+"""For a command that asks each host once."""
 LOOKS = {"theme": "", "glyphs": "", "mouse": ""}
 JSON = {"json": "print a line of JSON"}
-NEEDS = {"--watch": ("--json", "--line"), "--format": ("--line",)}
 _FORMS = ("--once", "--json", "--line")
+NEEDS = {"--watch": ("--json", "--line"), "--format": ("--line",), "--timeout": _FORMS}
 APART = (
-    ("--once", "--json"), ("--once", "--line"), ("--json", "--line"),
+    ("--once", "--json"), ("--once", "--line"), ("--json", "--line"), ("--timeout", "--watch"),
     *(("-u", form) for form in _FORMS),
     *(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_FORMS)),
     ("--prometheus", "-u"), ("--prometheus", "--print-last"),

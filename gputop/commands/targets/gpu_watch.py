@@ -9,6 +9,7 @@ from collections import deque
 from contextlib import closing
 from typing import NamedTuple
 
+from gputop.commands.shared.hosts import timeout_of
 from gputop.errors import DriverError, GputopError
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.health.free import is_free
@@ -62,14 +63,16 @@ class Watch:
         count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
         self._interval = options.window / (count - 1) if count > 1 else 1.0
         self._frames: deque[Frame] = deque(maxlen=count)
-        self._demo = options.demo
+        self._demo, self._timeout = options.demo, timeout_of(options)
         self._begun = time.monotonic()
         self._waits = False
 
     def watch(self) -> Picked:
         """Return the last frame and its pick, with or without GPUs. DriverError, SourceError."""
         less = TABLE if self._request.count == 1 else (BRIEF,)  # links tell which GPUs are near
-        source = open_source(self._host, self._interval, demo=self._demo, less=less)
+        source = open_source(
+            self._host, self._interval, demo=self._demo, less=less, timeout=self._timeout
+        )
         with closing(source) as self._source:
             frame = wait_for_frame(self._source, self._is_over, math.inf)
         if frame.problem is not None:

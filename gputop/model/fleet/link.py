@@ -27,4 +27,4 @@ class HostLink(NamedTuple):
     round_trip: float | None = None
     """Seconds."""
     age: float | None = None
-    """Seconds since the last line arrived."""
+    """Seconds since the last frame arrived; before the first one, since the last line."""

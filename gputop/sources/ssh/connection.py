@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gputop.errors import LoginError, SourceError
+from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.model.fleet.link import HostLink, LinkKind
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -21,14 +22,20 @@ from gputop.sources.ssh.carry import loader_size, payload
 from gputop.sources.ssh.client import ssh_environment, stream_command
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.pacing import CONNECT_LIMITER, LEASE, PINGER
-from gputop.sources.ssh.process import Allowance, SshProcess
+from gputop.sources.ssh.pacing import HUNG_LOGINS, LEASE, PINGER, limiter_of
+from gputop.sources.ssh.process import Allowance, BusyError, SshProcess
+from gputop.sources.ssh.proxy import proxy_of
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 
 _CONNECT = 60.0
 """Seconds from the first byte to ssh until an agent is started: the agent may be carried there over
 a slow network."""
+_PAUSES = 0.5, 1.0, 2.0, 4.0
+"""Seconds, about, after which a login that an sshd has cut off is tried again: it takes so many at
+once, and others are on their way."""
+_SLOWEST = 20_000.0
+"""Bytes a second at which an agent can be carried there."""
 _ROWS = (1 << 19, 50_000)
 """Rows of frames at once, and a second: ten frames a second of 8 GPUs with 4,000 processes. They
 take work here, however few bytes they are."""
@@ -62,16 +69,25 @@ class Connection(AgentConnection):
     """An ssh, and the agent at its other end."""
 
     def __init__(
-        self, host: HostName, options: AgentOptions, timeout: float, whole: float = math.inf
+        self,
+        host: HostName,
+        options: AgentOptions,
+        timeouts: tuple[float, float],
+        whole: float = math.inf,
     ) -> None:
-        """`timeout`: seconds without a line; `whole`: seconds from connecting to the first frame,
-        and from there to each next one, whatever else comes. SourceError after them."""
+        """`timeouts`: seconds without a line during the login, and after it; `whole`: seconds from
+        connecting to the first frame, and from there to each next one, whatever else comes.
+        SourceError after them."""
         super().__init__(host.requested_name)
-        self._host, self._options, self._timeout, self._whole = host, options, timeout, whole
+        self._host, self._options, self._whole = host, options, whole
+        self._timeout, self._later_timeout = timeouts
+        """Seconds for the next line, and for those after the login."""
         self._due = math.inf
         """When the next frame must be there, in monotonic seconds."""
         self._link = HostLink()
         self._heard: float | None = None
+        """When the last frame came, before the first one any line, in monotonic seconds."""
+        self._has_frame = False
         self._rows = Allowance(*_ROWS)
         self._lock = threading.Lock()
         self._process: SshProcess | None = None
@@ -79,7 +95,8 @@ class Connection(AgentConnection):
         """What there is on the machine, once that is known."""
         self._queued: list[bytes] | None = []
         """Requests from before there was an agent; None from then on."""
-        self._is_over = False
+        self._over = threading.Event()
+        self._limiter = limiter_of("")
         self._reader: Assembler | SmiReader = self.assembler
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
@@ -101,10 +118,12 @@ class Connection(AgentConnection):
             else:
                 self._begin(self._whole)
             while (line := process.line(self._left())).endswith(b"\n"):
-                is_first, self._heard = self._heard is None, time.monotonic()
-                if is_first and self._options.interval is not None:
-                    self.ping()
+                if self._heard is None:
+                    self._timeout = self._later_timeout
+                    if self._options.interval is not None:
+                        self.ping()
                 message = self._reader.read(line)
+                self._note(message)
                 if message is not None and not self._is_pong(message):
                     yield message
                     if isinstance(message, Frame):
@@ -137,11 +156,11 @@ class Connection(AgentConnection):
     def stop(self) -> None:
         """End ssh at once; what runs there ends with its input."""
         with self._lock:
-            self._is_over = True
+            self._over.set()
             self._queued = None
             process = self._process
         PINGER.forget(self.ping)
-        CONNECT_LIMITER.wake()
+        self._limiter.wake()
         if process is not None:
             process.stop()
 
@@ -154,16 +173,12 @@ class Connection(AgentConnection):
         return min(self._timeout, self._due - time.monotonic())
 
     def _start(self) -> SshProcess:
-        """Connect, find out what the machine has, and start the best of it."""
-        with CONNECT_LIMITER.place(lambda: self._is_over):
-            self._link = HostLink("connecting")
-            self._begin(min(_CONNECT, self._whole))
-            process = self._spawn()
-            remote = read_remote(lambda most: process.line(self._left(), most))
-        if remote is None:
-            raise process.failure()
+        """Connect, and start the best of what the machine has."""
+        process, remote = self._log_in()
         self.remote = remote
+        HUNG_LOGINS.pop(self._host, None)
         kind, why, start = choice(remote, self._options)
+        self._timeout = self._later_timeout + len(start) / _SLOWEST
         if kind == "nvidia-smi":
             self._reader = SmiReader(self._options.interval, self._host.requested_name)
         process.send(start, self._left())
@@ -178,9 +193,33 @@ class Connection(AgentConnection):
             PINGER.add(self.ping)
         return process
 
+    def _log_in(self) -> tuple[SshProcess, Remote]:
+        """Connect, again if an sshd has closed the key exchange, and find out what there is."""
+        proxy = proxy_of(self._host)
+        self._limiter = limiter_of(proxy)
+        self._timeout *= 2 if proxy else 1  # there are two logins
+        for pause in _PAUSES:
+            try:
+                return self._log_in_once()
+            except BusyError as error:
+                self._link = HostLink("waiting", words=f"{error}: it is tried again")
+            self._drop()
+            self._over.wait(pause * random.uniform(0.5, 1.5))
+        return self._log_in_once()
+
+    def _log_in_once(self) -> tuple[SshProcess, Remote]:
+        with self._limiter.place(self._over.is_set):
+            self._link = HostLink("connecting")
+            self._begin(min(_CONNECT, self._whole))
+            process = self._spawn()
+            remote = read_remote(lambda most: process.line(self._left(), most))
+        if remote is None:
+            raise process.failure()
+        return process, remote
+
     def _spawn(self) -> SshProcess:
         with self._lock:
-            if self._is_over:
+            if self._over.is_set():
                 raise SourceError("the connection is closed")
             command = stream_command(self._host, remote_command(), login_options(self._host))
             self._process = SshProcess(command, ssh_environment())
@@ -194,6 +233,12 @@ class Connection(AgentConnection):
         except BrokenPipeError:
             return True
 
+    def _note(self, message: Frame | Reply | None) -> None:
+        """Note that a line has come, and what it was."""
+        if isinstance(message, Frame) or not self._has_frame:
+            self._heard = time.monotonic()
+            self._has_frame = isinstance(message, Frame)
+
     def _is_pong(self, message: Frame | Reply) -> bool:
         """Return whether a message answers a ping; measure the round trip of the last one."""
         if not (isinstance(message, Reply) and message.request.startswith(_PING)):
@@ -204,20 +249,28 @@ class Connection(AgentConnection):
         return True
 
     def _silence(self) -> SourceError:
-        if self._link.state == "connecting":
-            words = "the login there hangs, or the network is down"
-        else:
-            words = "the agent is stopped, or the network is down"
         if time.monotonic() >= self._due:
             return SourceError("no whole answer has come in time, only parts of one: try again")
-        return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
+        nothing = f"nothing has come for {round(self._timeout, 1):g} s"
+        if self.remote is not None:
+            return SourceError(f"{nothing}: the agent is stopped, or the network is down")
+        HUNG_LOGINS[self._host] += 1
+        if (count := HUNG_LOGINS[self._host]) > 1:
+            return PermanentError(f"{count} logins hang there: {nothing}")
+        return PermanentError(f"{nothing}: the login there hangs, or the network is down")
+
+    def _drop(self) -> None:
+        """End ssh, and close its output."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.end()
+            process.close()
 
     def _ended(self, error: SourceError) -> SourceError:
         """End and close everything; return the error, made harmless."""
         self.stop()
-        if self._process is not None:
-            self._process.end()
-            self._process.close()
+        self._drop()
         is_login = isinstance(error, LoginError)
         words = printable(str(error), 300)
         self._link = HostLink("login" if is_login else "ended", self._link.kind, words)

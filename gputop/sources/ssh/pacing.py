@@ -1,12 +1,15 @@
-"""What all connections of this gputop share: turns to connect, and one thread that pings their
-agents."""
+"""What all connections of this gputop share: turns to connect, the logins that hang, and one thread
+that pings their agents."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from gputop.sources.ssh.names import HostName
 
 PING_INTERVAL = 3.0
 """Seconds between two pings."""
@@ -15,6 +18,9 @@ LEASE = 10.0
 _AT_ONCE = 8
 _MOST = 1.0
 """Seconds after which a slow connection counts no more: hosts that are down delay no other."""
+_MOST_THROUGH_PROXY = 60.0
+"""The same through a jump host, which has part in all of them: each counts until its login is done,
+or given up."""
 
 
 class ConnectLimiter:
@@ -40,10 +46,6 @@ class ConnectLimiter:
             with self._changed:
                 self._begun.remove(begun)
                 self._changed.notify_all()
-
-    def longest(self, count: int) -> float:
-        """Return the most seconds that the last of `count` connections waits for its place."""
-        return count / self._at_once * self._most
 
     def wake(self) -> None:
         """Have waiting connections check whether they are over."""
@@ -93,5 +95,15 @@ class Pinger:
             time.sleep(self._interval)
 
 
-CONNECT_LIMITER, PINGER = ConnectLimiter(), Pinger()
-"""Shared by all connections."""
+def limiter_of(proxy: str) -> ConnectLimiter:
+    """Return what limits the connections through a proxy, as ssh's configuration names it; empty:
+    those without one."""
+    most = _MOST_THROUGH_PROXY if proxy else _MOST
+    return _LIMITERS.setdefault(proxy, ConnectLimiter(most=most))
+
+
+_LIMITERS: dict[str, ConnectLimiter] = {}
+PINGER = Pinger()
+HUNG_LOGINS: Counter[HostName] = Counter()
+"""How many logins on a host have not come to an end since its last that did. They stay there as
+processes, whatever becomes of the connection."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from select import POLLIN, POLLOUT, poll
 from signal import SIGKILL, SIGTERM
 
-from gputop.errors import LoginError, SourceError
+from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import LineBuffer, PipedProcess
@@ -27,8 +27,22 @@ _LAST_STATUS = 1.0
 _SSH_FAILED = 255
 """The exit status of ssh for its own failures, or for a program that was killed."""
 _NOISE = re.compile(r"Warning: Permanently added|\*\* |@@@|Connection to \S+ closed\.$|$")
-_PREFIX = re.compile(r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux_client_\w+: )")
-_DENIED = re.compile(r"Permission denied \(([\w,@.-]*)\)")
+_PREFIX = re.compile(
+    r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux_client_\w+: |channel \d+: open failed: )"
+)
+_DENIED = re.compile(r"^(?:\S+: )?Permission denied \(([\w,@.-]*)\)\.?\s*$", re.MULTILINE)
+_TOO_MANY_KEYS = "Too many authentication failures"
+_UNRESOLVED = re.compile(r"Could not resolve hostname (?!.*Temporary failure)")
+_CLOSED = re.compile(r"\w+_exchange_identification: |Connection (?:closed|reset) by ")
+"""How ssh's words begin if an sshd, or a jump host, has closed the key exchange."""
+_ERROR = re.compile(
+    rf"ssh: |{_CLOSED.pattern}|channel \d+: open failed|Connection timed out|Unable to negotiate"
+)
+"""How its words begin for a reason; what follows them are consequences."""
+
+
+class BusyError(SourceError):
+    """An sshd has closed the key exchange: most often it has too many at once (MaxStartups)."""
 
 
 _BYTES = (2 * MAX_LINE, 4 << 20)
@@ -187,7 +201,7 @@ def failure(written: str, status: int | None) -> SourceError:
     """Return the error for an ssh that has ended; LoginError if a person can log in by hand."""
     denied = _DENIED.search(written)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in written:
-        return SourceError(
+        return PermanentError(
             "the host key has changed: the host was installed anew, or it is another one; "
             "ask who runs it, then ssh-keygen -R HOST"
         )
@@ -195,13 +209,21 @@ def failure(written: str, status: int | None) -> SourceError:
         return LoginError("the host key is not known yet: log in by hand once to accept it")
     if denied:
         return LoginError(f"login wanted: permission denied ({denied[1][:100]})")
-    return SourceError(_ended(_last_line(written), status))
+    if _TOO_MANY_KEYS in written:
+        return LoginError("login wanted: too many keys were refused: set IdentitiesOnly for it")
+    line = _reason(written)
+    words = _ended(_PREFIX.sub("", printable(line, 200)), status)
+    if status == _SSH_FAILED and _CLOSED.match(line):
+        return BusyError(words)
+    return PermanentError(words) if _UNRESOLVED.search(line) else SourceError(words)
 
 
-def _last_line(written: str) -> str:
+def _reason(written: str) -> str:
+    """Return the first line with an error of ssh's; without one, the last line that says a thing:
+    before it a login script or a jump host may have written anything."""
     lines = [line.strip() for line in written.splitlines()]
     said = [line for line in lines if not _NOISE.match(line)]
-    return _PREFIX.sub("", printable(said[-1], 200)) if said else ""
+    return next(filter(_ERROR.match, said), said[-1] if said else "")
 
 
 def _ended(words: str, status: int | None) -> str:

@@ -10,6 +10,7 @@ from gputop.model.machine.finding import Finding
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
+from gputop.sources.ask import TIMEOUT
 from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
@@ -27,6 +28,8 @@ class SshSource(AgentSource[Connection]):
     """An agent on another machine, started when its frames are first asked for.
 
     The arguments are as for LocalSource, but no screen waits for ever: the network may be cut.
+    `timeout`: seconds for the login; the agent then has those that a driver may take beyond them.
+    None: as long as whoever watches the machine can wait.
     """
 
     def __init__(
@@ -36,10 +39,14 @@ class SshSource(AgentSource[Connection]):
         waits: bool = False,
         driver: bool = True,
         less: tuple[str, ...] = (),
+        timeout: float | None = None,
     ) -> None:
         allow_many_files()
         self.name, self._agent = host, AgentOptions(interval, driver, less)
-        self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
+        usual = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
+        self._timeouts = (usual, usual)
+        if timeout is not None:
+            self._timeouts = (timeout, timeout + TIMEOUT + (interval or 0.0))
         self._whole = math.inf if waits else ANSWER + (interval or 0.0)
         super().__init__(host.requested_name, interval)
 
@@ -55,7 +62,7 @@ class SshSource(AgentSource[Connection]):
 
     def _connect(self) -> Connection:
         options = self._agent._replace(interval=self._interval)
-        return Connection(self.name, options, self._timeout, self._whole)
+        return Connection(self.name, options, self._timeouts, self._whole)
 
 
 def link_check(kind: LinkKind, remote: Remote) -> Finding:
