@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
-Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+Theme = Literal["auto", "ansi-dark", "ansi-light", "dark", "light", "colorblind"]
 NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
-"""The first two use the terminal's own 16 colours."""
+"""auto is one of the next two, which use the terminal's own 16 colours."""
 _Positive = Annotated[float, Meta(gt=0)]
 _Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
@@ -87,7 +87,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfocused: Annotated[
         _Interval, Meta(description="at least this many while the terminal is not focused")
     ] = 2.0
-    theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
+    theme: Annotated[
+        Theme,
+        Meta(description=f"{', '.join(THEMES)}; auto: ansi-light where the terminal is light"),
+    ] = "auto"
     glyphs: Annotated[
         GlyphsSetting, Meta(description="auto, unicode or ascii: what bars are drawn with")
     ] = "auto"

@@ -96,7 +96,7 @@ def test_what_is_right_is_used_and_every_mistake_named(tmp_path: Path) -> None:
         "idle_after = -1\nsort = 'no'\ncolumns = ['pid', 'colour', 'user']\n"
     )
     settings, mistakes = usable(path)
-    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "ansi-dark", True)
+    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "auto", True)
     assert settings.processes == ProcessSettings(columns=("pid", "user"))
     places = ("theme", "font", "processes.idle_after", "processes.columns", "processes.sort")
     assert sorted(mistake.split(": ")[1] for mistake in mistakes) == sorted(places)

@@ -77,6 +77,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         for theme in themes.fitting(has_shades):
             self.register_theme(theme)
         self.theme = capabilities.nearest_theme(settings.theme, os.environ)
+        self.follows_background = settings.theme == "auto"
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.settings = settings
         self.own_keys = settings.keys
@@ -263,7 +264,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and keep it for the next time."""
-        self.theme = name
+        self.theme, self.follows_background = name, False
         self.shown.screen.save({"theme": name})
 
     def action_next_theme(self) -> None:

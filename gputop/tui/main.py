@@ -98,7 +98,10 @@ class MainScreen(TableScreen):
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        heading = Heading(self._note, self.settings.thresholds, id="heading")
+        is_root = self.settings.me == "root" and not self.settings.readonly
+        heading.as_root = is_root and not self.machine.is_remote
+        yield heading
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")

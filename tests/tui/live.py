@@ -40,13 +40,16 @@ def running(
     env: Mapping[str, str | None] | None = None,
     wait: str | None = HELP,
     argv: list[str] | None = None,
+    background: str = "",
 ) -> Iterator[Terminal]:
-    """gputop on the machine, when it shows `wait`; killed at the end."""
+    """gputop on the machine, when it shows `wait`; killed at the end. `background`: what the
+    terminal says its own is."""
     unset = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "COLUMNS", "LINES"))
     merged: dict[str, str | None] = {**machine.env, **unset, **(env or {})}
     with Terminal(
-        [*(argv or GPUTOP), *arguments], cols=size[0], rows=size[1], env=merged
-    ) as terminal:
+        [*(argv or GPUTOP), *arguments],
+        cols=size[0], rows=size[1], env=merged, background=background,
+    ) as terminal:  # fmt: skip
         if wait is not None:
             terminal.wait_for(wait)
             terminal.wait_for(lambda: "waiting for the driver" not in terminal.text)

@@ -13,7 +13,7 @@ from gputop.settings import Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, width_of
 
-_NOTABLE = ("waiting for input", "tensor unused")
+_NOTABLE = ("tensor unused",)
 _LEAST_BAR = 4
 """The least width of a bar, in cells: a shorter one says less than its number."""
 

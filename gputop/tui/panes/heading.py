@@ -65,6 +65,8 @@ class Heading(HeadingLine):
 
     waiting = "waiting for the driver"
     """Shown until there is a frame."""
+    as_root = False
+    """Whether the user may signal every process of the machine."""
     news = ""
     """Shown after the note: what the user has waited for."""
 
@@ -101,6 +103,8 @@ class Heading(HeadingLine):
             # A machine's own name for itself may also be that of another machine.
             host = self.glyphs.text(frame.host.requested_name or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
+        if self.as_root and not frame.demo and not getattr(self.app, "instant", ""):
+            left.append((" as root", "notice"))
         versions = f"driver {frame.driver_version or MISSING}"
         versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
         return self.filled(left, self._facts(frame), versions, right, spare=1)

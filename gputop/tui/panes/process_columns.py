@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
 from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
@@ -48,6 +49,9 @@ class ProcessColumns:
         self._longest: dict[str, int] = {}
         """The length of the longest text, by metric id."""
         self._with_idle = False
+        self._groups: dict[Hashable, str] = {}
+        """The roles of GPU indices by row, where processes of one GPU are below each other: the
+        first stands out, and the others recede."""
         self.by_user = False
         """Whether the rows are users."""
         self.shift = 0
@@ -59,6 +63,8 @@ class ProcessColumns:
         self.show_rows([line.row for line in listing.every], time)
         self._longest |= _longest_sums(listing.rows)
         self.by_user = listing.view.shape == "users"
+        is_grouped = listing.view.shape == "flat" and listing.order[0] == "gpu"
+        self._groups = _group_roles(listing.rows) if is_grouped else {}
 
     def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
         """Note which columns have something to show for these rows, at `time` in seconds, and how
@@ -149,6 +155,8 @@ class ProcessColumns:
             is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
             gpu = view_row.row.gpu
             is_old = metric_id in _OF_DRIVER and gpu is not None and gpu.state != "answers"
+            if metric_id == "gpu":
+                return [(text, self._groups.get(view_row.key, "text"))]
             return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw
@@ -186,6 +194,16 @@ class ProcessColumns:
         if view_row.row.idle_memory:
             return [(duration(idle), "notice")]
         return [(duration(idle), "quiet")] if idle >= _LEAST_IDLE else []
+
+
+def _group_roles(lines: Iterable[ViewRow]) -> dict[Hashable, str]:
+    """Return the roles of GPU indices in groups of several rows."""
+    roles: dict[Hashable, str] = {}
+    for _, group in groupby(lines, key=lambda line: line.row.gpu and line.row.gpu.key):
+        first, *others = (line.key for line in group)
+        if others:
+            roles |= {first: "heading", **dict.fromkeys(others, "quiet")}
+    return roles
 
 
 def _longest(rows: Iterable[ProcessRow]) -> dict[str, int]:
