@@ -22,7 +22,7 @@ def bearer(token: str, variable: str) -> str:
     """Return the value of an Authorization header. UsageError names the variable of the token."""
     if not _is_value(token):
         raise UsageError(
-            f"{variable} has a character that no header may have, as the end of a line: set it anew"
+            f"{variable} has a character that no header can contain, as a newline: set it again"
         )
     return f"Bearer {token}"
 

@@ -109,7 +109,7 @@ def split_command(text: str) -> list[str]:
     except ValueError as error:
         raise UsageError(f"{printable(text, 100)!r} is not a command: {error}") from None
     if not words:
-        raise UsageError("the command to notify by is empty: is a variable not set?")
+        raise UsageError("the command to notify by is empty (an unset variable?)")
     return words
 
 
@@ -132,7 +132,9 @@ def notify_command(message: str, command: str) -> None:
     except (OSError, ValueError) as error:
         raise GputopError(f"{shown} cannot be started: {error}") from None
     if done.returncode:
-        raise GputopError(f"{shown} ended with status {done.returncode}: nobody may know")
+        raise GputopError(
+            f"{shown} ended with status {done.returncode}: the message may not have arrived"
+        )
 
 
 def _environment() -> dict[str, str]:
@@ -154,7 +156,7 @@ def webhook_of(text: str) -> tuple[str, dict[str, str]]:
     for line in lines[1:]:
         header = header_of(line)
         if header is None:
-            raise UsageError(f"{text[1:]!r} has a line that is no header: Name: value")
+            raise UsageError(f"{text[1:]!r} has a line that is not a header (Name: value)")
         headers.update([header])
     if token := os.environ.get(TOKEN):
         headers["Authorization"] = bearer(token, TOKEN)

@@ -106,7 +106,7 @@ def reject_empty_words(words: list[str]) -> None:
         _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
         if is_blank(word) or (sign and is_blank(value)):
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
-            raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
+            raise UsageError(f"argument {number} is empty (an unset variable?){hint}")
 
 
 def spans_as_options(words: Sequence[str]) -> list[str]:

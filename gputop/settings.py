@@ -110,10 +110,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     notify: Annotated[
         NotifySetting,
-        Meta(description="bell, osc, both or none: how the terminal tells of what was waited for"),
+        Meta(
+            description="bell, osc, both or none: how the terminal reports what gputop waited for"
+        ),
     ] = "both"
     notify_command: Annotated[
-        str, Meta(description="run then, without a shell, with the message as its last argument")
+        str,
+        Meta(description="program to run then, without a shell; the message is its last argument"),
     ] = ""
     print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
@@ -400,7 +403,7 @@ def session_of(options: Namespace) -> Session:
         settings, mistakes = usable(path)
         words = counted(len(mistakes), "wrong setting")
         for mistake in mistakes:
-            complain(f"{mistake}; this is not used")
+            complain(f"{mistake}; it is ignored")
     except UsageError as error:
         complain(f"{error}; the defaults are used")
         settings, mistakes, words = Settings(), [str(error)], "wrong settings"

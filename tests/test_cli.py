@@ -70,7 +70,7 @@ def complaint(done: Done, code: int) -> str:
         (["-u", "\x1b[2J"], "-u \ufffd[2J: no such user here"),
         (["-u"], "expected one argument"),
         (["-u", "me", "--once"], "-u cannot be used with --once"),
-        (["-u", "me"], "-u is for the screen"),
+        (["-u", "me"], "-u needs the screen"),
         (["agent", "--bad"], "--bad"),
         *(
             (["-i", seconds], f"'{seconds}' is not a number of seconds from 0.1 to 60")

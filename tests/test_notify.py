@@ -120,7 +120,7 @@ def test_a_command_gets_the_message_as_one_argument(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("false", "false ended with status 1: nobody may know"),
+        ("false", "false ended with status 1: the message may not have arrived"),
         ("no-such-program -x", "no-such-program is not found: give its whole path"),
         ("/etc/passwd", "/etc/passwd cannot be started: "),
     ],
@@ -259,6 +259,6 @@ def test_what_cannot_be_sent_is_not_shown() -> None:
 @pytest.mark.parametrize("line", ["X-Hush", "X hush: b", "X-Team: hush\x07", ": hush"])
 def test_headers_that_are_none(line: str, tmp_path: Path) -> None:
     (tmp_path / "hook").write_text(f"https://a/b\n{line}\n")
-    with pytest.raises(UsageError, match="no header") as told:
+    with pytest.raises(UsageError, match="not a header") as told:
         webhook_of(f"@{tmp_path}/hook")
     assert "hush" not in str(told.value)

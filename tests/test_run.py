@@ -77,8 +77,8 @@ def test_the_programs_words_are_its_own() -> None:
     ("words", "code", "said"),
     [
         (["run", "--"], 2, "nothing to run"),
-        (["run", "--", "no-such-program"], 127, "no-such-program: there is no such program"),
-        (["run", "--", "/no/such\x1b"], 127, "/no/such�: there is no such program"),
+        (["run", "--", "no-such-program"], 127, "no-such-program: no such program"),
+        (["run", "--", "/no/such\x1b"], 127, "/no/such�: no such program"),
         (["run", "--", "/etc/passwd"], 126, "/etc/passwd cannot be executed: is it a program"),
         (["run", "--", "/etc"], 126, "/etc cannot be executed: is it a program"),
         (["run", "-n", "0", "--", "true"], 2, "-n 0 is not a number of GPUs"),
@@ -262,7 +262,7 @@ def test_a_folder_that_another_user_keeps_locked(h200x8: Machine, tmp_path: Path
     assert said[2] == "gputop: not enough GPUs: 0 free, 1 requested"
     errors = [job.communicate()[1] for job in jobs]
     kept = (
-        f"gputop: PID {keeper.pid} keeps {tmp_path}/locks locked: gputop goes on without its lock"
+        f"gputop: PID {keeper.pid} keeps {tmp_path}/locks locked: gputop continues without its lock"
     )
     assert sum(kept in error for error in errors) >= 2
 

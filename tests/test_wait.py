@@ -130,12 +130,12 @@ def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
     here.fail("*", "DRIVER_NOT_LOADED")
     line = waiting.says()
     assert line.startswith("gputop: ")
-    assert line.endswith("; waiting goes on")
+    assert line.endswith("; still waiting")
     here.heal()
-    assert waiting.says() == "gputop: the wait goes on as before"
+    assert waiting.says() == "gputop: it can be read again"
     os.kill(waiting.agent, signal.SIGKILL)
-    assert waiting.says() == "gputop: the agent ended with status -9; waiting goes on"
-    assert waiting.says() == "gputop: the wait goes on as before"
+    assert waiting.says() == "gputop: the agent ended with status -9; still waiting"
+    assert waiting.says() == "gputop: it can be read again"
     here.kill("train")
     status, out, _ = waiting.ends()
     assert status == 0

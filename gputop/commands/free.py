@@ -228,9 +228,9 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     try:
         queries, pick = within(_CLUSTER_TIMEOUT, find)
     except TimeoutError:
-        words = f"no whole answer has come within {_CLUSTER_TIMEOUT:g} s"
+        words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
-    guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
+    guess = "" if queries.exporter.free else "; it does not say who is on a GPU"
     complain(f"{pick.host.requested_name}: by {queries.exporter.name}{age}{guess}")
     return pick

@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.demo and options.path is None:
-        raise UsageError("--demo is an invented machine: say where, as demo/")
+        raise UsageError("--demo needs a path to record to, such as demo/")
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
         write(_unit(path, options))
@@ -133,7 +133,9 @@ def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) 
             user = (host and host.target.rpartition("@")[0]) or me
             is_swollen = writer.is_swollen(name)
             if is_swollen and host not in swollen:
-                complain(of_host(host, "this day is large: others' commands are left out of it"))
+                complain(
+                    of_host(host, "this day's file is large: other users' commands are left out")
+                )
             (swollen.add if is_swollen else swollen.discard)(host)
             commands: Commands = "none" if is_swollen else options.commands
             writer.append(name, recorded(news, commands, user))

@@ -116,7 +116,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def on_ready(self) -> None:
         """Show what has come while the widgets were made."""
         gc.enable()  # the start turned it off
-        # What exists now stays: scanning it again and again would cost a tick. A frame is
+        # What exists now stays: scanning it repeatedly would cost a tick. A frame is
         # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)

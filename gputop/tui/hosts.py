@@ -169,7 +169,7 @@ class HostsScreen(TableScreen):
         elif row.link.state == "login":
             self._login(row.host)
         else:
-            self.post_message(Note(f"{row.host} wants no login"))
+            self.post_message(Note(f"{row.host} needs no login"))
 
     def action_sort(self) -> None:
         """Sort hosts in the next order, or ask for the column to sort processes by."""

@@ -69,7 +69,7 @@ def test_by_memory_and_rest_where_nobody_tells_who_is_there(tmp_path: Path) -> N
         done = free("--prometheus", prometheus.url, "-n", "2", "--format", "index")
         assert done.stdout == "node1 0,2\n"
         assert "by dcgm-exporter" in done.stderr
-        assert "who is on a GPU it does not tell" in done.stderr
+        assert "it does not say who is on a GPU" in done.stderr
 
 
 def test_what_does_not_go_together() -> None:

@@ -172,9 +172,9 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         assert "not listed" in cluster.text
         machine = cluster.app.shown.machines[0]
         await cluster.until(lambda: len(machine.history.times) > 50)
-        assert "Prometheus does not tell which processes are on the GPUs" in cluster.text
+        assert "Prometheus does not say which processes are on the GPUs" in cluster.text
         await cluster.press("H")
-        assert "Not known: Prometheus does not tell what is wrong with 2 GPUs" in cluster.text
+        assert "Not known: Prometheus does not say what is wrong with 2 GPUs" in cluster.text
         await cluster.press("q")
         await cluster.press("q")
         assert isinstance(cluster.app.screen, HostsScreen)

@@ -143,7 +143,7 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
         ("user:alice,bob", 0, "one at a time: user:alice or user:bob"),
         ("alice|bob", 0, "for either write alice or bob, or quote it"),
         ("not alice", 0, "write !alice in place of not alice, or quote it"),
-        ("a and b", 2, "words beside each other all have to fit: leave it out, or quote it"),
+        ("a and b", 2, "words next to each other must all match: leave it out, or quote it"),
         ("mem >", 4, "a comparison is mem>10G, or quote it"),
         ("gpu:0,", 0, "a GPU is missing beside a comma"),
         ('""', 0, 'a word is missing after ""'),

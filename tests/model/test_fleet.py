@@ -159,7 +159,7 @@ def test_a_host_that_claims_to_be_another_one() -> None:
     inside = replace(container, host=Host(name="c", boot_id="boot of a"))
     fleet.take([same, same._replace(host="a.lab"), HostState("container", inside, UP)])
     first, second, third = fleet.rows
-    assert (first.remark, second.remark) == ("a.lab claims to be it", "claims to be a")
+    assert (first.remark, second.remark) == ("a.lab claims to be this machine", "claims to be a")
     assert (first.level, second.level, third.same_machine_as) == ("warning", "warning", None)
     assert (fleet.totals.gpus, fleet.totals.free) == (2, 1)
     assert free_gpus(fleet.rows) == [("container", "4")]

@@ -309,7 +309,7 @@ async def test_only_who_wants_a_login_is_logged_in_to() -> None:
         await fleet.press("L")
         assert fleet.line_with("node1").startswith("▸")
         await fleet.press("L")
-        assert "node1 wants no login" in fleet.lines[0]
+        assert "node1 needs no login" in fleet.lines[0]
 
 
 async def test_three_hundred_hosts_and_small_screens() -> None:

@@ -184,8 +184,8 @@ async def test_the_order_by_key_and_by_field() -> None:
     mixed = (gpu_of(0), gpu_of(1, name="NVIDIA A100"))
     async with shown(frame_of(*mixed), size=WIDE) as screen:
         await screen.press("M")
-        assert "which is cuda:0 cannot be told" in screen.text
-        assert "visible, which of them cannot be told" in screen.text
+        assert "which is cuda:0 is not known" in screen.text
+        assert "visible, which of them is not known" in screen.text
         await screen.press("o")
         assert "PCI_BUS_ID" in screen.line_with("CUDA_DEVICE_ORDER")
         assert len(logical(screen)) == 2

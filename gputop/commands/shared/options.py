@@ -95,7 +95,7 @@ def complete(
             flag = words.split()[0]
             if parser._option_string_actions[flag].dest.removesuffix(_BEHIND) == dest:
                 raise UsageError(f"{flag} is not an option of gputop {command}")
-            raise UsageError(f"{flag} goes behind the command: gputop {command} {flag}")
+            raise UsageError(f"put {flag} after the command: gputop {command} {flag}")
         given.setdefault(dest, () if _is_list(reading) else None)
 
 

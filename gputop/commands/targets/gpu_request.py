@@ -29,7 +29,7 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
     add_likeness(parser)
     add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
-        help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
+        help="wait until there are enough, at most 90, 10m or 2h (default: no limit)")  # fmt: skip
     add("--window", metavar="SEC", type=_window, default=2.0,
         help="seconds to watch the utilization (default: 2)")  # fmt: skip
     add("--uuid", action="store_true",
@@ -94,5 +94,5 @@ def plain_value(value: str) -> str:
     """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one with characters that mean
     something to a shell: the driver there made it, or a program that poses as one."""
     if not _PLAIN.fullmatch(value):
-        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is no UUID")
+        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is not a UUID")
     return value

@@ -151,8 +151,8 @@ class ReservingWatch(Watch):
         before = self._folder.kept_by
         with self._folder.exclusive() as held:
             if self._folder.kept_by != before:
-                complain(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
-                         " without its lock")  # fmt: skip
+                words = f"{self._folder.kept_by} keeps {self._folder.path} locked"
+                complain(f"{words}: gputop continues without its lock")
             yield held
 
     def _keep(self, gpus: Sequence[Gpu]) -> None:

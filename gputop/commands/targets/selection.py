@@ -57,7 +57,7 @@ def selection_of(
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
     for option, values in (("--gpu", gpus), ("--user", [] if user is None else [user])):
         if any(map(is_blank, values)):
-            raise UsageError(f"{option} is empty: a variable that is not set?")
+            raise UsageError(f"{option} is empty (an unset variable?)")
     pids = pids_of(words)
     narrowed = bool(gpus) or user is not None
     return ProcessSelection(
@@ -125,7 +125,9 @@ class ProcessSelector:
     def _uid(self, user: str) -> int:
         """Return the ID of a user of that machine. SourceError if the agent has not sent it."""
         if user not in self._uids:
-            raise SourceError("its gputop is too old to find processes by user: install this one")
+            raise SourceError(
+                "its gputop is too old to find processes by user: install this version there"
+            )
         return self._uids[user]
 
     def _test(self, term: Term) -> Test:

@@ -187,7 +187,7 @@ def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], st
     mapping = _mapping(frame, wanted.value, wanted.order)
     visible = mapping.visible if mapping.visible is not None else mapping.visible_set
     if visible is None:
-        reason = f"which GPUs {own} leaves cannot be told: {mapping.because}"
+        reason = f"which GPUs {own} leaves is not known: {mapping.because}"
         return dict.fromkeys((gpu.index for gpu in frame.gpus), reason), None
     whole = {device.index for device in visible if device.instance is None}
     hidden = [gpu.index for gpu in frame.gpus if gpu.index not in whole]

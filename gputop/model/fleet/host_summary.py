@@ -21,7 +21,7 @@ LAMPS: dict[LampKind, str] = {
     "idle": "held by somebody who does nothing on it",
     "hung": "it does not answer",
     "sick": "it needs attention",
-    "unknown": "whether it is free cannot be told",
+    "unknown": "whether it is free is not known",
 }
 """Every lamp, and what it means."""
 

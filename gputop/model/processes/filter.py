@@ -75,8 +75,8 @@ _FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
 
 _SLIPS = {
     "not": "write !alice in place of not alice",
-    "and": "words beside each other all have to fit: leave it out",
-    "&&": "words beside each other all have to fit: leave it out",
+    "and": "words next to each other must all match: leave it out",
+    "&&": "words next to each other must all match: leave it out",
     **dict.fromkeys(("|", "||"), "write or"),
     **dict.fromkeys(("<", "<=", ">", ">=", "=", "=="), "a comparison is mem>10G"),
 }

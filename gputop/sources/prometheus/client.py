@@ -63,12 +63,12 @@ class PrometheusClient:
         """UsageError if `url` is not the URL of a server."""
         if "@" in url:  # before anything of it is shown
             raise UsageError(
-                "a password in the URL is seen by every user of this machine: give headers in a "
-                f"file that {HEADERS} names, or a token in {TOKEN}"
+                "every user of this machine can see a password in the URL: give headers in a file "
+                f"that {HEADERS} names, or a token in {TOKEN}"
             )
         if not _is_server(url):
             shown = printable(re.split("[?#]", url)[0], 100)  # a query may hold a token
-            raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
+            raise UsageError(f"--prometheus {shown!r} is not a URL such as http://prometheus:9090")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
         self._opener = urllib.request.build_opener(NoRedirect, _Handler)
@@ -175,7 +175,7 @@ def _headers_in(path: str) -> dict[str, str]:
         if header is not None:
             headers.update([header])
         elif line.strip():
-            raise UsageError(f"{HEADERS}: line {number} of {path} is no header, as Name: value")
+            raise UsageError(f"{HEADERS}: line {number} of {path} is not a header (Name: value)")
     return headers
 
 
@@ -278,7 +278,7 @@ _STRANGE = "it does not answer as a Prometheus server does"
 _STATUS = {
     401: f"it wants a login: set {TOKEN} or {HEADERS}",
     403: "it refuses this login",
-    404: "there is no Prometheus API: is this its whole URL?",
+    404: "no Prometheus API there: is this its whole URL?",
 }
 
 

@@ -36,7 +36,7 @@ _STATES = {
     "S": "sleeping",
     "D": "waiting in the kernel (D), which signals do not interrupt",
     "Z": "zombie: it has ended, and its parent has not reaped it",
-    "T": "stopped (kill -CONT goes on)",
+    "T": "stopped (kill -CONT continues it)",
     "t": "stopped by a debugger",
     "I": "idle in the kernel",
 }

@@ -181,4 +181,4 @@ class FleetProcesses(ProcessTable):
     def empty(self) -> Iterable[Piece]:
         if self.listing.every:
             return super().empty()
-        return [("  no process on the GPUs that are seen", "quiet")]
+        return [("  no processes on the GPUs that gputop sees", "quiet")]
