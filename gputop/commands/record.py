@@ -81,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of other users' commands: nothing, the name of the program or script (default), or"
         " all of it; never what looks like a secret")  # fmt: skip
     add("--unit", action="store_true",
-        help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
+        help="print a unit for systemd --user that records, and record nothing")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
