@@ -67,7 +67,7 @@ def kill(here: Machine, *words: object) -> Done:
     ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
     ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
     ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
-    ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
+    ("nothing-like-it", 1, "no process on a GPU matches: gputop --once shows who is there"),
     ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is not a signal: give a name or"),
     ("--signal 0 train", 2, "argument -s/--signal: '0' is not a signal"),
     ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),

@@ -241,7 +241,7 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
     assert raw.endswith(b": it has ended\a\a")
     status, out, errors = Waiting(here, "nothing-like-it").ends()
     assert (status, out) == (1, "")
-    assert errors == "gputop: no process on a GPU fits: gputop --once shows who is there"
+    assert errors == "gputop: no process on a GPU matches: gputop --once shows who is there"
     bare = machine("no-driver")
     assert Waiting(bare, "--free").ends()[:2] == (3, "")
     waiting = Waiting(bare, here.pids["train"])

@@ -312,10 +312,10 @@ def test_a_free_gpu_does_nothing() -> None:
 
 
 def test_what_is_to_be_mended_stands_out() -> None:
-    words = ("busy", "waiting for input")
+    words = ("busy", "waiting for input", "tensor unused")
     gpus = [gpu_of(n, activity=Activity(doing=word)) for n, word in enumerate(words)]
-    drawn = Drawn(frame_of(*gpus, process_of(100), process_of(101, 1)))
-    assert [drawn.role(n, word) for n, word in enumerate(words)] == ["text", "notice"]
+    drawn = Drawn(frame_of(*gpus, *(process_of(100 + n, n) for n in range(3))))
+    assert [drawn.role(n, word) for n, word in enumerate(words)] == ["text", "text", "notice"]
 
 
 # Who is on it

@@ -107,7 +107,7 @@ class ProcessSelector:
             idle = any(term.key == "idle" for terms in selection.filter for term in terms)
             hint = "; for how long one is idle is known while a gputop of yours runs" * idle
             raise NobodyFitsError(
-                f"no process on a GPU fits{hint}: gputop --once shows who is there"
+                f"no process on a GPU matches{hint}: gputop --once shows who is there"
             )
         return _targets(matching)
 
