@@ -53,6 +53,8 @@ _WHERE: dict[type[Screen[Any]], str] = {
 _MOMENTS: dict[Moment, str] = {"past": "in the past", "replay": "in a replay"}
 _IN_THE_PAST = {"main.back": "Return to now"}
 """What else a key does there."""
+_ENTER = Binding("enter", "", "Take what is selected")
+"""What every dialog leaves to its list or its button."""
 _SCREENS = tuple(kind for kind in _WHERE if kind is not ModalScreen)
 
 
@@ -67,12 +69,15 @@ def keys_of(app: App[None], settings: Session, screen: Screen[Any], moment: Mome
     kinds = (kind for kind in type(screen).__mro__ if kind.__module__.startswith("gputop"))
     own = described(settings, *(vars(kind).get("BINDINGS", ()) for kind in kinds))
     bindings = [key for key in own if _is_offered(app, screen, key)]
-    if not isinstance(screen, ModalScreen):
+    if isinstance(screen, ModalScreen):
+        bindings.insert(0, _ENTER)
+    else:
         bindings += [key for key in described(settings, app.BINDINGS) if works(app, key)]
     where = next(where for kind, where in _WHERE.items() if isinstance(screen, kind))
     if isinstance(screen, MainScreen):
         where = _MOMENTS.get(moment, where)
         bindings = [_in_the_past(key) if moment == "past" else key for key in bindings]
+        bindings.sort(key=lambda key: key.group != Binding.Group("Time"))
     elif isinstance(screen, HostsScreen) and isinstance(screen.hosts, ClusterHosts):
         where = "of a cluster"
     moves: Literal["table", "text", ""] = ""

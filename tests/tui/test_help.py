@@ -188,6 +188,25 @@ async def test_a_page_of_the_contents_is_chosen_and_left(size: tuple[int, int]) 
         assert isinstance(screen.app.screen, MainScreen)
 
 
+async def test_the_cursor_of_the_contents_is_in_sight() -> None:
+    async with shown(FRAME, size=(40, 12)) as screen:
+        await screen.press("question_mark", "c", "end", "enter", "c")
+        assert screen.line_with("▸").split()[1] == list(TOPICS)[-1]
+        await screen.press("home")
+        assert "keys of this screen" in screen.line_with("▸")
+
+
+async def test_an_empty_search_finds_nothing_and_ends() -> None:
+    async with shown(FRAME, size=(80, 24)) as screen:
+        await screen.press("question_mark", "slash", "enter")
+        assert "a word" not in screen.text
+        assert "▸ " not in screen.text.partition("Signs")[0]
+        await screen.press("n")
+        assert "a word" in screen.text  # n asks for one
+        await screen.press("escape", "escape")
+        assert isinstance(screen.app.screen, MainScreen)
+
+
 async def test_all_of_the_help_is_closed_by_its_own_keys() -> None:
     async with shown(FRAME) as screen:
         for key in ("q", "question_mark", "f1"):

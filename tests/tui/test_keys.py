@@ -367,7 +367,7 @@ async def test_the_environment_is_shown_at_once() -> None:
             process=id_of(301, NOON - 60), variables=(EnvVariable("HOME", "other", "/x"),)
         )
         await screen.show(detail=detail)
-        assert screen.lines[0].strip() == "Variables of GPUs, ranks and jobs"
+        assert screen.lines[1].strip() == "Variables of GPUs, ranks and jobs"
         assert "HOME=/x" in await screen.whole_page()
 
 

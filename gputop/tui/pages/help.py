@@ -15,6 +15,7 @@ from textual.events import Click
 from textual.widgets import Input
 
 from gputop.manual import TOPICS, laid_out, page
+from gputop.model.machine.text import printable
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
@@ -42,10 +43,9 @@ class _Leaf(ChoicePage[str]):
         event.stop()
         event.prevent_default()
         number = self.text.top + event.y
-        at = (topic for topic, line in self._begins.items() if line == number)
-        link = _LINK.search("".join(text for text, _ in self.text.line_at(event.y) or ()))
-        topic = next(at, link[1] if link else None)
-        if topic is not None:
+        text = "".join(text for text, _ in self.text.line_at(event.y) or ())
+        links = [topic for topic in _LINK.findall(text) if topic in TOPICS]
+        for topic in [*(each for each, line in self._begins.items() if line == number), *links][:1]:
             self._chosen(topic)
 
 
@@ -147,8 +147,9 @@ class HelpScreen(PageScreen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self._end_search()
-        self._word = event.value.strip() or self._word
-        self.action_repeat(1)
+        self._word = printable(event.value.strip(), 60) or self._word
+        if self._word:
+            self.action_repeat(1)
 
     def _end_search(self) -> None:
         self.query_one(Input).remove_class("-asks")
@@ -180,9 +181,11 @@ class HelpScreen(PageScreen[None]):
             self._behind.append((self._topic, self._page.text.top))
         self._topic, self._note = topic, ""
         self.draw()
-        if topic != _CONTENTS:
+        if topic == _CONTENTS:
+            self._page.action_move(0)  # the cursor comes into sight
+        else:
             self._page.marked = marked
-        self._page.go_to(max(0, (marked or 0) - 2))
+            self._page.go_to(max(0, (marked or 0) - 2))
 
     def _lines(self, topic: str) -> list[StyledLine]:
         paper = self._page.paper
@@ -231,8 +234,9 @@ def _keys(paper: Paper, keys: ScreenKeys) -> Iterator[StyledLine]:
 
 def _group(paper: Paper, name: str, entries: Iterable[KeyEntry]) -> Iterator[StyledLine]:
     yield [(f" {name}", "heading")]
+    whole = paper._replace(width=paper.width + 1)  # the next column begins with a blank
     for keys, text in entries:
-        yield from _explained(paper, f" {keys:<{_KEY}}", text)
+        yield from _explained(whole, f" {keys:<{_KEY}}", text)
 
 
 def _words(paper: Paper) -> Iterator[StyledLine]:

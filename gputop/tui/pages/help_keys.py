@@ -18,8 +18,8 @@ _NAMES = {
 }  # fmt: skip
 _ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 _DIGITS = "0123456789"
-_TASKS = ("Hosts", "Time", "View", "Mapping", "Move", "Processes", "Screen")
-"""The order of tasks; those of a page or a dialog come before them."""
+_TASKS = ("View", "Mapping", "Move", "Processes", "Screen", "Time")
+"""The order of tasks after the first."""
 KeyEntry = tuple[str, str]
 """Keys, and what they do."""
 _MOVES = {
@@ -43,7 +43,8 @@ class ScreenKeys(NamedTuple):
     """What it has to move in."""
 
     def groups(self, glyphs: GlyphSet, room: int) -> list[tuple[str, list[KeyEntry]]]:
-        """Return the tasks, each with its keys in `room` cells, and what they do."""
+        """Return the tasks, each with its keys in `room` cells, and what they do; that of the first
+        binding comes first."""
         tasks: dict[str, list[Binding]] = {}
         for binding in self.bindings:
             task = binding.group.description if binding.group else "Keys"
@@ -53,8 +54,9 @@ class ScreenKeys(NamedTuple):
             signs = str.isascii if glyphs.name == "ascii" else bool  # `?` is another key
             groups["Move"] = [(" ".join(filter(signs, keys.split())), text)
                               for keys, text in _MOVES[self.moves]]  # fmt: skip
-        return sorted(groups.items(), key=lambda group: _TASKS.index(group[0])
-                      if group[0] in _TASKS else -1)  # fmt: skip
+        first = next(iter(groups))
+        ranks = {first: -2, **{task: rank for rank, task in enumerate(_TASKS) if task != first}}
+        return sorted(groups.items(), key=lambda group: ranks.get(group[0], -1))
 
 
 def _entries(bindings: Iterable[Binding], glyphs: GlyphSet, room: int) -> list[KeyEntry]:
