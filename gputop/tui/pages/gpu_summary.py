@@ -23,14 +23,14 @@ _IDLE = 10.0
 def summary_lines(paper: Paper, frame: Frame, gpu: Gpu) -> Iterator[StyledLine]:
     """Yield a line for each question, and all findings: first, if the values are old. Nothing is
     said of what is not known."""
-    found = [line for each in findings(frame, gpu) for line in finding_lines(paper, each)]
+    lines = [line for each in findings(frame, gpu) for line in finding_lines(paper, each)]
     if gpu.state == "answers":
         yield from _answers(paper, frame, gpu)
-        yield from found
+        yield from lines
     else:
-        yield from found
+        yield from lines
         yield from _answers(paper, frame, gpu)
-    if not found and gpu.state == "answers" and frame.reported_by is None:
+    if not lines and gpu.state == "answers" and frame.reported_by is None:
         yield from paper.labelled("health", "nothing found")
 
 

@@ -42,7 +42,7 @@ class HealthScreen(PageScreen[None]):
         self._open = open_subject
 
     def body(self) -> ChoicePage[Place]:
-        return ChoicePage(lambda place: self._open(place[0]), id="page")
+        return ChoicePage(lambda chosen: self._open(chosen[0]), id="page")
 
     def action_open(self) -> None:
         self.query_one(ChoicePage).choose()
@@ -61,20 +61,20 @@ def health_page(paper: Paper, shown: ShownFrame) -> tuple[list[StyledLine], dict
     by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
     by_process = _of_processes(shown)
     lines: list[StyledLine] = [[], headline(frame, "Health")]
-    lines += _summary(paper, frame, any(found for _, found in by_gpu), bool(by_process))
+    lines += _summary(paper, frame, any(on_gpu for _, on_gpu in by_gpu), bool(by_process))
     lines += paper.quiet(xid_coverage(frame))
     begins: dict[Place, int] = {}
 
-    def add(subject: Subject, found: Iterable[Finding]) -> None:
-        for finding in found:
-            number = sum(place[:2] == (subject, finding.code) for place in begins)
+    def add(subject: Subject, about: Iterable[Finding]) -> None:
+        for finding in about:
+            number = sum(before[:2] == (subject, finding.code) for before in begins)
             begins[subject, finding.code, number] = len(lines)
             lines.extend(finding_lines(paper, finding))
 
-    for gpu, found in by_gpu:
-        if found or gpu.is_overdue:
+    for gpu, on_gpu in by_gpu:
+        if on_gpu or gpu.is_overdue:
             lines += _heading(paper, gpu)
-            add(gpu.key, found)
+            add(gpu.key, on_gpu)
     if by_process:
         lines += title("Processes")
     for key, on_process in by_process.items():
@@ -97,8 +97,8 @@ def _of_processes(shown: ShownFrame) -> dict[ProcessKey, list[Finding]]:
         key, first = next(iter(processes.items()))
         more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
         text = f"PID {first.pid}{more} of {user or MISSING}: {hint.text}"
-        found = Finding(hint.level, hint.code, text, hint.advice)
-        by_process.setdefault(key, []).append(found)
+        warning = Finding(hint.level, hint.code, text, hint.advice)
+        by_process.setdefault(key, []).append(warning)
     return by_process
 
 

@@ -168,7 +168,7 @@ class HelpScreen(PageScreen[None]):
             topic = topics[(at + step * count) % len(topics)]
             places = _places(self._lines(topic), self._word)
             if count == 0:
-                places = [place for place in places if (place - here) * step > 0]
+                places = [line for line in places if (line - here) * step > 0]
             if places:
                 self._open(topic, places[0 if step > 0 else -1])
                 return
@@ -221,7 +221,7 @@ def _styled(kind: str, line: str) -> StyledLine:
 
 
 def _keys(paper: Paper, keys: ScreenKeys) -> Iterator[StyledLine]:
-    yield [(f" Keys {keys.where}", "heading"), ("; below them every word of the screen", "quiet")]
+    yield [(f" Keys {keys.where}; below them every word of the screen", "heading")]
     count = 2 if paper.width >= _TWO else 1
     part = paper._replace(width=paper.width // count)
     groups = [list(_group(part, *group)) for group in keys.groups(paper.glyphs, _KEY - 1)]

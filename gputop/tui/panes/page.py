@@ -36,7 +36,7 @@ class Page(Lines, can_focus=True):
     def show_lines(self, lines: Sequence[StyledLine]) -> None:
         """Show another text, scrolled as the one before; see `ScrolledText`. If it begins with a
         heading, that stays in sight."""
-        begin = (line for line in lines[:2] if line and line[0][1] == "heading")
+        begin = (line for line in lines[:2] if len(line) == 1 and line[0][1] == "heading")
         self._title = next(begin, None)
         self.text.show(lines, self.visible_lines)
         self.repaint_changed()
