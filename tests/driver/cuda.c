@@ -1,4 +1,5 @@
-/* A simulated libcuda.so.1: which GPUs CUDA counts, in which order, and what hides them.
+/* A simulated libcuda.so.1: which GPUs CUDA counts, in which order, and what hides them. What
+ * programs do on them is in context.c.
  *
  * Call overrides work on it by the functions' names; their errors are CUDA's numbers, and with a
  * negative one the program dies of that signal. cuDeviceGetUuid_v2 came with CUDA 11.4 (470).
@@ -6,7 +7,7 @@
  * they are silent it has to do something: from R570 on (580 here), MIG devices stand in the place
  * of their GPU, and numbers count them.
  */
-#include "machine.h"
+#include "cuda.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -15,20 +16,15 @@
 #include <string.h>
 #include <strings.h>
 
-enum {
-    CUDA_SUCCESS = 0,
-    CUDA_ERROR_INVALID_VALUE = 1,
-    CUDA_ERROR_NOT_INITIALIZED = 3,
-    CUDA_ERROR_NO_DEVICE = 100,
-    CUDA_ERROR_INVALID_DEVICE = 101,
-};
-
-#define MAX_DEVICES 64
-struct device { int gpu, slot; };   /* slot: of a MIG device, or WHOLE_GPU */
 struct devices { struct device at[MAX_DEVICES]; int count; };
 
 static struct devices visible;
 static int ready;
+
+struct device visible_device(int ordinal)
+{
+    return visible.at[ordinal];
+}
 
 static const char *text_of(const struct scenario *scenario, int gpu, const char *key)
 {
@@ -182,7 +178,7 @@ static struct devices masked(const struct scenario *scenario, const char *value)
     return allowed(chosen);
 }
 
-static int begin(struct call *call, const char *function, int gpu)
+int cuda_begin(struct call *call, const char *function, int gpu)
 {
     int status = call_begin(call, function, gpu);
     if (status < 0) {
@@ -196,7 +192,7 @@ API int cuInit(unsigned flags)
 {
     struct call call;
     driver_initialized(+1);
-    int status = begin(&call, __func__, NO_GPU);
+    int status = cuda_begin(&call, __func__, NO_GPU);
     if (status != CUDA_SUCCESS) return status;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     if (!ready) visible = masked(call.scenario, getenv("CUDA_VISIBLE_DEVICES"));
@@ -220,7 +216,7 @@ API int cuDeviceGetCount(int *count)
     struct call call;
     if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
     *count = visible.count;
-    return begin(&call, __func__, NO_GPU);
+    return cuda_begin(&call, __func__, NO_GPU);
 }
 
 API int cuDeviceGet(int *device, int ordinal)
@@ -229,18 +225,15 @@ API int cuDeviceGet(int *device, int ordinal)
     if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
     if (ordinal < 0 || ordinal >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return begin(&call, __func__, visible.at[ordinal].gpu);
+    return cuda_begin(&call, __func__, visible.at[ordinal].gpu);
 }
 
-/* What every question about a device starts with. */
-#define BEGIN_CUDA(device)                                                          \
-    struct call call;                                                               \
-    do {                                                                            \
-        if (!ready) return CUDA_ERROR_NOT_INITIALIZED;                              \
-        if ((device) < 0 || (device) >= visible.count) return CUDA_ERROR_INVALID_DEVICE; \
-        int status = begin(&call, __func__, visible.at[device].gpu);                   \
-        if (status != CUDA_SUCCESS) return status;                                  \
-    } while (0)
+int cuda_begin_device(struct call *call, const char *function, int device)
+{
+    if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
+    if (device < 0 || device >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
+    return cuda_begin(call, function, visible.at[device].gpu);
+}
 
 /* Sixteen bytes of the digits after `GPU-` or `MIG-`; no text, and NULs are bytes like others. */
 static int bytes_of(const char *uuid, unsigned char *out)
