@@ -137,6 +137,17 @@ static struct devices counted(const struct scenario *scenario)
     return all;
 }
 
+/* Whether an entry is the old name of a MIG device, which is still taken: MIG-<GPU-UUID>/GI/CI. */
+static int has_old_name(const struct scenario *scenario, struct device device, const char *entry)
+{
+    char name[128], key[32];
+    if (device.slot == WHOLE_GPU) return 0;
+    snprintf(key, sizeof key, "mig.%d.ci", device.slot);
+    snprintf(name, sizeof name, "MIG-%s/%llu/%llu", text_of(scenario, device.gpu, "uuid"),
+             instance_of(scenario, device), number_of(scenario, device.gpu, key));
+    return strcmp(name, entry) == 0;
+}
+
 /* The place in `all` that an entry of the list names, or -1. */
 static int place_of(const struct scenario *scenario, const struct devices *all, const char *entry,
                     const char *kind)
@@ -149,6 +160,7 @@ static int place_of(const struct scenario *scenario, const struct devices *all, 
     if (strncmp(entry, kind, 4) != 0) return -1;
     int found = -1;
     for (int i = 0; i < all->count; i++) {
+        if (has_old_name(scenario, all->at[i], entry)) return i;
         if (strncmp(own_uuid(scenario, all->at[i]), entry, strlen(entry)) != 0) continue;
         if (found >= 0) return -1;
         found = i;

@@ -156,17 +156,30 @@ def main(words: list[str], without: str = "", lies: Mapping[str, str] | None = N
         print(f"Failed to initialize NVML: {error}")
         return 9
     queries = GPU | {field: (lambda gpu, lie=lie: lie) for field, lie in (lies or {}).items()}
-    if "-x" in words:
+    if words == ["-L"]:
+        print(*(_gpu_line(gpu) for gpu in _gpus()), sep="\n")
+    elif "-x" in words:
         print(document(list(_gpus()), lambda field, gpu: _cell(queries[field], gpu)))
-        return 0
-    if not words:
+    elif not words:
         version = nvml.nvmlSystemGetCudaDriverVersion()
         print(f"| NVIDIA-SMI 580 | CUDA Version: {version // 1000}.{version % 1000 // 10}     |")
-        return 0
+    else:
+        pause = int(words[words.index("-lms") + 1]) / 1000 if "-lms" in words else None
+        _print_rows({field: queries[field] for field in fields}, pause)
+    return 0
+
+
+def _gpu_line(gpu: Any) -> str:
+    said = (_cell(GPU[field], gpu) for field in ("index", "name", "uuid"))
+    return "GPU {}: {} (UUID: {})".format(*said)
+
+
+def _print_rows(queries: Mapping[str, Query], pause: float | None) -> None:
+    """Print a row for each GPU, or without queries each program, again after so many seconds."""
     while True:
-        rows = (", ".join(_cell(queries[field], gpu) for field in fields) for gpu in _gpus())
-        for row in rows if fields else _app_rows():
+        rows = (", ".join(_cell(query, gpu) for query in queries.values()) for gpu in _gpus())
+        for row in rows if queries else _app_rows():
             print(row, flush=True)
-        if "-lms" not in words:
-            return 0
-        time.sleep(int(words[words.index("-lms") + 1]) / 1000)
+        if pause is None:
+            return
+        time.sleep(pause)

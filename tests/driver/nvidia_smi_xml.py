@@ -202,14 +202,17 @@ def _mig_devices(gpu: Any) -> Iterator[Any]:
 
 
 def _put_processes(of_gpu: ElementTree.Element, gpu: Any) -> None:
-    processes = ElementTree.SubElement(of_gpu, "processes")
-    for kind, running in (
-        ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
-        ("G", nvml.nvmlDeviceGetGraphicsRunningProcesses),
-    ):
+    lists = {
+        "C": nvml.nvmlDeviceGetComputeRunningProcesses,
+        "G": nvml.nvmlDeviceGetGraphicsRunningProcesses,
+    }
+    kinds: dict[tuple[int, int | None], list[str]] = {}
+    for kind, running in lists.items():
         for process in running(gpu):
-            held = process.usedGpuMemory
-            element = ElementTree.SubElement(processes, "process_info")
-            _put(element, "pid", str(process.pid))
-            _put(element, "type", kind)
-            _put(element, "used_memory", "N/A" if held is None else f"{held // MIB} MiB")
+            kinds.setdefault((process.pid, process.usedGpuMemory), []).append(kind)
+    processes = ElementTree.SubElement(of_gpu, "processes")
+    for (pid, held), listed in kinds.items():
+        element = ElementTree.SubElement(processes, "process_info")
+        _put(element, "pid", str(pid))
+        _put(element, "type", "+".join(listed))
+        _put(element, "used_memory", "N/A" if held is None else f"{held // MIB} MiB")

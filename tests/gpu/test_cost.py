@@ -79,10 +79,11 @@ def collect() -> None:
         for name, times in _times.copy().items()
         if times and name != _WAITS
     }
-    begun, cpu = time.monotonic(), time.process_time()
+    begun, cpu, fresh = time.monotonic(), time.process_time(), 0
     for _ in range(_TICKS):
-        collector.collect(1.0, 2.0)
-    refreshes = _TICKS / (time.monotonic() - begun)
+        frame = collector.collect(1.0, 2.0)
+        fresh += all(gpu.state == "answers" for gpu in frame.gpus)
+    refreshes = fresh / (time.monotonic() - begun)
     cpu_ms = (time.process_time() - cpu) / _TICKS * 1e3
     print(json.dumps({"first": first, "paced": paced, "refreshes": refreshes, "cpu_ms": cpu_ms}))
     sys.stdout.flush()

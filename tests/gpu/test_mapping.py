@@ -16,7 +16,6 @@ import pytest
 
 from gputop.agent.probe import Prober
 from gputop.model.cuda.inventory import Inventory, read_inventory
-from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.mapping_query import result_of
 from gputop.model.machine.probed import Probed
 from tests.gpu.conftest import GPUTOP, Frame
@@ -82,18 +81,17 @@ def table_for(inventory: Inventory) -> list[tuple[str | None, str | None]]:
     return list(dict.fromkeys([*asked, *((value, "PCI_BUS_ID") for value in FORMS)]))
 
 
-def words(probed: Probed) -> str:
+def shown(variable: str | None) -> str:
+    return "unset" if variable is None else repr(variable)
+
+
+def words(probed: Probed, inventory: Inventory) -> str:
     """Return what the driver says, as a cell of a table."""
     if probed.devices is None:
         return f"not asked: {probed.problem}"
-    return ", ".join(device.uuid for device in probed.devices) or "nothing"
-
-
-def claim(mapping: Mapping) -> str:
-    """Return what gputop says, as a cell of a table."""
-    if mapping.visible is None:
-        return "unknown"
-    return ", ".join(device.label for device in mapping.visible) or "nothing"
+    parts = [part for device in inventory.devices for part in (device, *device.parts())]
+    labels = {(part.own_uuid or "")[4:].lower(): part.label for part in parts}
+    return ", ".join(labels.get(device.uuid, device.uuid) for device in probed.devices) or "nothing"
 
 
 @pytest.fixture(scope="module")
@@ -102,25 +100,26 @@ def inventory(frame: Frame) -> Inventory:
 
 
 def test_every_value(inventory: Inventory, report: Report) -> None:
-    rows, wrong, asked = list[Row](), list[str](), table_for(inventory)
+    wrong, asked = list[str](), table_for(inventory)
+    unclaimed: dict[tuple[str, str], list[str]] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = list(pool.map(lambda of: Prober(_SECONDS).ask(of[0], of[1], inventory), asked))
     for (value, order), probed in zip(asked, answers, strict=True):
         result = result_of(value, order, inventory, [probed])
-        assert result.probe_result is not None
-        row = {"value": repr(value), "order": order, "driver": words(probed),
-               "gputop": claim(result.mapping), "agrees": result.probe_result.ok}  # fmt: skip
-        rows.append(row)
-        # Without the driver's order, which only an unset value tells.
+        # What gputop says without the driver's order, which an unset value tells.
         alone = result.contradiction or result.probe_result
+        assert alone is not None
         if alone.ok is False or probed.devices is None:
-            wrong.append(f"{value!r} under {order}: {alone.reason}")
-    unclaimed = [row for row in rows if row["agrees"] is None]
-    report.note(
-        "mapping", {"values and orders": len(rows), "gputop claims nothing": len(unclaimed)}
-    )
-    if unclaimed:
-        report.table("mapping", "What the driver says where gputop claims nothing", unclaimed)
+            wrong.append(f"{shown(value)} under {shown(order)}: {alone.reason}")
+        elif alone.ok is None:
+            unclaimed.setdefault((shown(value), words(probed, inventory)), []).append(shown(order))
+    rows: list[Row] = [
+        {"value": value, "driver": said, "orders": ", ".join(orders)}
+        for (value, said), orders in unclaimed.items()
+    ]
+    report.note("mapping", {"values and orders": len(asked)})
+    if rows:
+        report.table("mapping", "What the driver says where gputop claims nothing", rows)
     report.differ("mapping", wrong)
 
 
