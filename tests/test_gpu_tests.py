@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import pytest
 
 from gputop.model.machine.gpu import Gpu
-from tests.conftest import MachineFactory, rest_long
+from tests.conftest import MachineFactory
 from tests.driver import Machine, nvidia_smi
 from tests.driver.machine import REPOSITORY
 from tests.gpu.values import OURS, VALUES
@@ -60,13 +60,26 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.system
-@rest_long(
+def test_in_short(machine: MachineFactory, tmp_path: Path) -> None:
+    files = ("tests/gpu/test_values.py", "tests/gpu/test_processes.py")
+    done = gpu_tests(machine(SINGLE), tmp_path, *files)
+    assert done.status == 0, done.output
+    assert done.report["differences"] == []
+    assert done.report["values"]["compared"] == len(VALUES)
+    assert "## Differences\n\nNone." in done.page
+
+
+@pytest.mark.system
+@pytest.mark.long
+@pytest.mark.parametrize(
     "scenario",
-    pytest.param(SINGLE, id="single"),
-    pytest.param({**SINGLE, "base": "era-535"}, id="era-535"),
-    *(("h200x8", "mixed", "rtx4080s", "l40s", "h100-mig", "mig-processes",
-      "gh200", "gb10", "vgpu", "x16")),
-)  # fmt: skip
+    [
+        pytest.param(SINGLE, id="single"),
+        pytest.param({**SINGLE, "base": "era-535"}, id="era-535"),
+        *("h200x8", "mixed", "rtx4080s", "l40s", "h100-mig", "mig-processes"),
+        *("gh200", "gb10", "vgpu", "x16"),
+    ],
+)
 def test_a_driver_that_tells_the_truth(
     machine: MachineFactory, tmp_path: Path, scenario: Any
 ) -> None:
@@ -78,7 +91,7 @@ def test_a_driver_that_tells_the_truth(
     assert done.report["values"]["compared"] == len(VALUES) * len(here.scenario["gpus"])
     assert "## Differences\n\nNone." in done.page
     calls = done.report["cost"]["Calls of the driver, a tick a second"]
-    assert any(row["function"] == "nvmlDeviceGetUtilizationRates" for row in calls)
+    assert any(row["function"] == "nvmlDeviceGetMemoryInfo_v2" for row in calls)
     # It is kind: nothing of it is left, and nobody else has lost anything.
     assert {entry["pid"] for gpu in here.scenario["gpus"] for entry in gpu["compute"] or ()} <= {
         *here.pids,
