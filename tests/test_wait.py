@@ -226,7 +226,7 @@ def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
     status, out_, errors = waiting.ends()
     assert status == 5
     assert re.fullmatch(r"GPU 0 on \S+ has been below 5 % for 1s", out_)
-    assert errors == "gputop: false ended with status 1: nobody may know"
+    assert errors == "gputop: false ended with status 1: the message may not have arrived"
 
 
 @pytest.mark.system
