@@ -151,8 +151,7 @@ def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
     if token := environ.get(TOKEN, ""):
         if not _is_value(token):
             raise UsageError(
-                f"{TOKEN} has a character that no header may have, as the end of a line: set it"
-                " anew"
+                f"{TOKEN} has a character that no header can contain, as a newline: set it again"
             )
         headers["Authorization"] = f"Bearer {token}"
     return headers
