@@ -233,6 +233,7 @@ async def test_a_page_of_the_manual_leads_to_others() -> None:
         assert screen.text.startswith(" gputop help filter")
         await screen.press("c", "j", "j", "j", "enter")
         assert screen.text.startswith(" gputop help keys")
+        await screen.press("c", "j", "j", "enter")
         line = next(n for n, text in enumerate(screen.lines) if "(gputop help " in text)
         topic = screen.lines[line].partition("(gputop help ")[2].partition(")")[0]
         await screen.click(5, line)
