@@ -104,7 +104,7 @@ class ClusterHosts:
 
     def share_lines(self, size: Size, processes: int) -> None:
         """Show the sums in full, or not at all if the table would get too few lines."""
-        wanted = self._sums.wanted(size.width)
+        wanted = self._sums.wanted
         self._sums.display = size.height - 3 - wanted >= _LEAST_NODES
         self._sums.styles.height = wanted
 

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import zip_longest
-from math import inf
 
-from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
+from gputop.model.fleet.cluster import Cluster, ClusterNode, ClusterState, ModelCount
 from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, crop_or_pad, cut
-from gputop.tui.panes.gpu_cells import bar, level_role, load_role, metered, value
+from gputop.tui.panes.gpu_cells import bar, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
 from gputop.tui.panes.lines import Lines, Piece
-from gputop.tui.panes.plot import sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
-_SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
-"""The labels of the quantiles, in the order of `Cluster.quantiles`."""
-_LABEL, _VALUE = 19, 5
-"""The widths of a quantile's label and of its value, in cells."""
-_MINUTES = 60
-_BESIDE = 110
-"""From this width on, in cells, models stand beside utilization."""
+_QUANTILES = ("10th percentile ", "median ", "90th ")
+"""The words before `Cluster.quantiles`, in their order."""
 MODELS = 3
 """The most lines that models take."""
 _BAR = 12
@@ -70,8 +61,8 @@ class ClusterNote(Lines):
 
 
 class ClusterSums(Lines):
-    """A line for each of the most frequent models, and for each quantile of the utilization with
-    its last hour: side by side if there is room."""
+    """A line for each of the most frequent models, one for the utilization of all GPUs, and one if
+    no host has a free GPU."""
 
     def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -82,32 +73,23 @@ class ClusterSums(Lines):
         self._state = state_
         self.repaint_changed()
 
-    def wanted(self, width: int) -> int:
-        """Return how many lines there are to show at this width, in cells."""
-        cluster = self._state.cluster
-        if cluster is None:
-            return 0
-        models = min(MODELS, len(cluster.models))
-        return max(models, len(_SHARES)) if width >= _BESIDE else models + len(_SHARES)
+    @property
+    def wanted(self) -> int:
+        """How many lines there are to show."""
+        return len(self._lines())
 
     def pieces(self, y: int) -> Iterable[Piece]:
         lines = self._lines()
         return lines[y] if y < len(lines) else ()
 
     def _lines(self) -> list[list[Piece]]:
-        cluster, width = self._state.cluster, self.size.width
+        cluster = self._state.cluster
         if cluster is None:
             return []
-        models = list(self._models(cluster.models))
-        if width < _BESIDE:
-            return [*models, *self._quantiles(cluster, width)]
-        half = width // 2
-        return [
-            [*crop_or_pad(left, half, self.glyphs.ellipsis, left=True), *right]
-            for left, right in zip_longest(
-                models, self._quantiles(cluster, width - half), fillvalue=list[Piece]()
-            )
-        ]
+        lines = [*self._models(cluster.models), self._utilization(cluster)]
+        if cluster.free == 0:
+            lines.append([(" no host has a free GPU", "notice")])
+        return lines
 
     def _models(self, models: Sequence[ModelCount]) -> Iterable[list[Piece]]:
         shown = models if len(models) <= MODELS else models[: MODELS - 1]
@@ -131,26 +113,14 @@ class ClusterSums(Lines):
         return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
                 (words, _free_role(free))]  # fmt: skip
 
-    def _quantiles(self, cluster: Cluster, width: int) -> Iterable[list[Piece]]:
-        cells = max(1, min(_MINUTES, width - _LABEL - _VALUE - 4))
-        role_of = partial(level_role, thresholds=self._thresholds)
-        for number, label in enumerate(_SHARES):
-            now = None if cluster.quantiles is None else cluster.quantiles[number]
-            text = self.glyphs.not_available if now is None else f"{percent(now)}%"
-            role = "quiet" if now is None else load_role(now, self._thresholds)
-            value = crop_or_pad([(text, role)], _VALUE, "", left=False)
-            past = self._curve(number, cells, cluster.time)
-            curve = sparkline(past, 1.0, role_of, self.glyphs)
-            yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]
-
-    def _curve(self, number: int, cells: int, end: float) -> list[float]:
-        """Return the greatest value in each cell of the last hour; minus infinity if none."""
-        values = [-inf] * cells
-        for at, quantiles in self._state.past:
-            cell = cells - 1 - int((end - at) * cells / HOUR)
-            if 0 <= cell < cells:
-                values[cell] = max(values[cell], quantiles[number])
-        return values
+    def _utilization(self, cluster: Cluster) -> list[Piece]:
+        pieces: list[Piece] = [(" utilization: ", "quiet")]
+        if cluster.quantiles is None:
+            return [*pieces, (self.glyphs.not_available, "quiet")]
+        for number, (words, share) in enumerate(zip(_QUANTILES, cluster.quantiles, strict=True)):
+            pieces.append((f"{', ' if number else ''}{words}", "quiet"))
+            pieces.append((f"{percent(share)}%", load_role(share, self._thresholds)))
+        return pieces
 
 
 def _free_role(free: int | None) -> str:
@@ -182,7 +152,7 @@ class NodeColumns:
         return f"{Lines.glyphs.warning} down: its exporter does not answer", "alarm"
 
     def _free(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        total = (f"/{MISSING if node.gpus is None else node.gpus}", "quiet")
+        total = f"/{Lines.glyphs.not_available if node.gpus is None else node.gpus}", "quiet"
         if node.free is None:
             return [(Lines.glyphs.not_available, "quiet"), total]
         return [(f"{node.free}", "good" if node.free else "text"), total]

@@ -61,9 +61,10 @@ class FreeLine(Lines):
         self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        pieces: list[Piece] = [(" free  ", "quiet")]
         if not self._free:
-            return [*pieces, ("none" if self._is_known else "unknown", "text")]
+            words = "no host has a free GPU" if self._is_known else "free  unknown"
+            return [(f" {words}", "quiet")]
+        pieces: list[Piece] = [(" free  ", "quiet")]
         room = self.size.width - width_of(pieces)
         for number, (host, indices) in enumerate(self._free):
             left = len(self._free) - number - 1

@@ -11,7 +11,7 @@ from gputop.model.health.findings import in_alarm
 from gputop.model.health.free import count_of_free
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, clock, counted, duration, percent
+from gputop.model.machine.text import GIB, clock, counted, duration, percent
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
@@ -101,8 +101,11 @@ class Heading(HeadingLine):
             # A machine's own name for itself may also be that of another machine.
             host = self.glyphs.text(frame.host.requested_name or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
-        versions = f"driver {frame.driver_version or MISSING}"
-        versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
+        driver, cuda = (
+            version or self.glyphs.not_available
+            for version in (frame.driver_version, frame.cuda_version)
+        )
+        versions = f"driver {driver} {self.glyphs.separator} CUDA {cuda}  "
         return self.filled(left, self._facts(frame), versions, right, spare=1)
 
     def _when(self, frame: Frame | None) -> list[Piece]:
