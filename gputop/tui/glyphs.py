@@ -73,7 +73,7 @@ class GlyphSet:
         cells, part = divmod(filled, steps)
         return self.bar[-1] * cells + (self.bar[part - 1] if part else "")
 
-    def known(self, text: str) -> str:
+    def value(self, text: str) -> str:
         """Return the text of a value, or the sign of one that is not known (MISSING)."""
         return self.not_available if text == MISSING else text
 

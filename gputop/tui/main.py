@@ -268,6 +268,16 @@ class MainScreen(TableScreen):
         else:
             self._leave()
 
+    async def begin_at(self, key: ProcessKey, action: str) -> None:
+        """Select a process that was chosen among those of all hosts, and do what its key does."""
+        if "processes" not in self.panes.shown:
+            self._show_only_panes((*self.panes.shown, "processes"))
+            self.set_focus(self.processes)
+        if not self.processes.select_process(key):
+            self.post_message(Note(f"PID {key.process.pid}: {TARGET_GONE}"))
+        elif action:
+            await self.run_action(action)
+
     # Panes and pages.
 
     def action_panes(self) -> None:

@@ -96,7 +96,7 @@ async def test_the_cluster_at_a_glance(server: Prometheus) -> None:
         assert "\x1b" not in cluster.text
         await cluster.press("s")
         await cluster.until(lambda: cluster.hosts[0] == "free!")
-        assert "most free GPUs first" in cluster.lines[0]
+        assert "sorted by free GPUs" in cluster.lines[0]
         await cluster.press("s")
         await cluster.until(lambda: cluster.hosts[2] == "noticed!")
         assert cluster.hosts[0] == "e\ufffd[31mvil\ufffd" + "x" * 29 + "…"

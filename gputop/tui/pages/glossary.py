@@ -81,6 +81,8 @@ _MAPPING = (
 
 _HOSTS = (
     ("FREE", "free GPUs, and all GPUs"),
+    ("MODEL", "of its GPUs; +1: one other model"),
+    ("UTIL, MEM-FREE", "the mean utilization of its GPUs, and their free memory in all"),
     ("AGE", "time since the host last sent anything"),
     ("RTT", "round-trip time to the agent there"),
     ("ATTENTION", "the worst finding and its GPUs, or a note about the host"),

@@ -97,10 +97,10 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
 
 
 def _facts(paper: Paper, row: ProcessRow) -> Iterator[str]:
-    process, known = row.process, paper.glyphs.known
+    process, value = row.process, paper.glyphs.value
     yield f"PID {process.pid}"
-    yield f"user {known(COLUMNS['user'].text(row))}"
-    yield _STATES.get(process.state or "", f"state {known(COLUMNS['state'].text(row))}")
+    yield f"user {value(COLUMNS['user'].text(row))}"
+    yield _STATES.get(process.state or "", f"state {value(COLUMNS['state'].text(row))}")
     yield from _numbers(paper, NUMBERS_ANYWHERE, row)
     if process.start_time is not None:
         yield f"started {date_time(process.start_time)}, {COLUMNS['age'].text(row)} ago"
@@ -111,7 +111,7 @@ def _numbers(
 ) -> Iterator[str]:
     for id_, metric in metrics.items():
         if id_ not in _IN_WORDS:
-            yield f"{metric.label} {paper.glyphs.known(metric.text(row))}"
+            yield f"{metric.label} {paper.glyphs.value(metric.text(row))}"
 
 
 def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[StyledLine]:

@@ -51,7 +51,7 @@ def lines_of(frame: Frame) -> list[GpuLine]:
 
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:
     """Return a value; an unknown one (MISSING) becomes a quiet sign."""
-    return glyphs.known(text), "quiet" if text == MISSING else role
+    return glyphs.value(text), "quiet" if text == MISSING else role
 
 
 def load_role(share: float, thresholds: Thresholds) -> str:
