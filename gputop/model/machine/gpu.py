@@ -101,6 +101,12 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
         return self.gi, self.ci
 
 
+def mig_number(index: int, gi: int, ci: int | None) -> str:
+    """Return the number of a MIG device: `0:2` for GPU instance 2 of GPU 0, and `0:2/1` for its
+    compute instance 1, as there is seldom more than compute instance 0."""
+    return f"{index}:{gi}" + (f"/{ci}" if ci else "")
+
+
 UNREADABLE = "gputop cannot read it"
 """The beginning of a `Gpu.error` that is gputop's own."""
 

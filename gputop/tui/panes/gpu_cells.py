@@ -32,6 +32,11 @@ class GpuLine(NamedTuple):
         return self.device or self.gpu
 
     @property
+    def part(self) -> tuple[str, tuple[int, int] | None]:
+        """The key of the GPU, and the `instance_ids` of the MIG device or None."""
+        return self.gpu.key, None if self.device is None else self.device.instance_ids
+
+    @property
     def key(self) -> Hashable:
         """The identity of the row, the same in every frame."""
         if self.device is None:

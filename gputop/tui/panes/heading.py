@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 
 from gputop.model.health.findings import in_alarm
-from gputop.model.health.free import count_of_free
+from gputop.model.health.free import count_of_free, free_words
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, clock, counted, duration, percent
@@ -129,14 +129,14 @@ class Heading(HeadingLine):
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
             yield [between, (f"{counted(alarms, 'alarm')} (H)", "alarm")]
-        total, free = len(frame.gpus), count_of_free(frame)
-        role = "good" if free else "text"
-        if free is None:
+        total, free = len(frame.gpus), free_words(frame)
+        role = "text" if all(words.startswith("0 ") for words in free) else "good"
+        if not free:
             yield [between, (counted(total, "GPU"), "text")]
-        elif self.size.width < _NARROW:
-            yield [between, (f"{free} of {total} free", role)]
+        elif self.size.width < _NARROW and free == [f"{count_of_free(frame)} free"]:
+            yield [between, (f"{count_of_free(frame)} of {total} free", role)]
         else:
-            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (f"{free} free", role)]
+            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (", ".join(free), role)]
         yield [between, (summary.count_of_users(frame), "text")]
         host = frame.host
         if host.cpu is not None:
