@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
@@ -79,26 +78,6 @@ async def view_of(address: str, size: str = "width=160&height=40") -> AsyncItera
         session.ws_connect(f"{address}ws?{size}") as socket,
     ):
         yield View(socket)
-
-
-def hold(address: str, count: int) -> None:
-    """Hold this many views open, and print how many are left whenever one has ended."""
-
-    async def read() -> None:
-        async with aiohttp.ClientSession() as session:
-            for _ in range(count):
-                sockets.append(await session.ws_connect(f"{address}ws"))
-            print(count, "open", flush=True)
-            await asyncio.gather(*map(watch, sockets))
-
-    async def watch(socket: Any) -> None:
-        async for _ in socket:
-            pass
-        sockets.remove(socket)
-        print(len(sockets), "open", flush=True)
-
-    sockets: list[Any] = []
-    asyncio.run(read())
 
 
 class Chromium:

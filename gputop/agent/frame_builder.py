@@ -70,7 +70,6 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         )
 
     def processes(self, reading: GpuReading) -> list[Process]:
-        """Return the processes in the driver's lists."""
         newest = latest_start(reading.sample.listed)
         return [self._process(run, reading, newest) for run in reading.sample.running]
 

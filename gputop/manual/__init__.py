@@ -95,7 +95,6 @@ def page(topic: str) -> str:
 
 
 def blocks(markdown: str) -> Iterator[Block]:
-    """Yield the blocks of a page."""
     for part in _parts(markdown):
         first = part[0]
         if first.startswith("```"):

@@ -222,7 +222,6 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             await view.main.begin_at(key, action)
 
     def action_leave_host(self) -> None:
-        """Go back to all hosts."""
         if (screen := self.shown.leave()) is not None:
             self._begin_now()
             while self.screen is not screen:

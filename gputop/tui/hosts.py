@@ -98,11 +98,9 @@ class HostsScreen(TableScreen):
         return "" if self.paused_for is None else paused(self.paused_for)
 
     def pause(self) -> None:
-        """Hold the picture, or go on."""
         self.paused_for = 0 if self.paused_for is None else None
 
     def pass_second(self) -> None:
-        """Count a second of the pause."""
         if self.paused_for is not None:
             self.paused_for += 1
 
@@ -116,7 +114,6 @@ class HostsScreen(TableScreen):
             self.show()
 
     def show(self) -> None:
-        """Show what is known of all hosts."""
         for keys in self.query("#keys").results(KeyLine):  # they are made, and not taken apart
             self.hosts.show(self._heading, self.interval)
             self.share_lines()

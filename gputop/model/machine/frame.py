@@ -244,5 +244,4 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cache[key][1]
 
     def key(self, process: Process) -> ProcessKey:
-        """Return the key of a process of this frame."""
         return ProcessKey(self.host.boot_id, process.id)

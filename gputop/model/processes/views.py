@@ -53,7 +53,6 @@ class View:
     """GPU instance and compute instance of the only MIG device of that GPU."""
 
     def holds(self, row: ProcessRow) -> bool:
-        """Whether a row belongs to the view."""
         if self.whose and row.process.user not in self.whose:
             return False
         instance = (row.process.gpu_instance, row.process.compute_instance)

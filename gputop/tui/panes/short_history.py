@@ -64,7 +64,6 @@ class ShortHistory:
 
     @property
     def words(self) -> str:
-        """The name of the metric that it shows."""
         return _WORDS[self.metric_id]
 
     def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
