@@ -134,9 +134,10 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     if device is None:
         yield from _mode(gpu)
     claim = []
-    if gpu.reservation is not None:
-        words = reserved_words(gpu.reservation, frame.time)
-        claim.append(_objection("reserved", "reserved", f"it is {words}"))
+    for reservation in (gpu.reservation, None if device is None else device.reservation):
+        if reservation is not None:
+            words = reserved_words(reservation, frame.time)
+            claim.append(_objection("reserved", "reserved", f"it is {words}"))
     in_use = bool(_on(frame, gpu, device))
     yield from () if in_use else claim
     yield from _processes(frame, gpu, device)

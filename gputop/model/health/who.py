@@ -27,7 +27,10 @@ def who(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> str:
         here = by_instance(frame).get((gpu.uuid, *device.instance_ids), ())
         people, unnamed = users_of(here), sum(process.user is None for process in here)
     words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
-    if device is None and (reservation := pending_reservation(frame, gpu)) is not None:
+    reservation = pending_reservation(frame, gpu)
+    if device is not None:
+        reservation = None if people else device.reservation
+    if reservation is not None:
         words.append(reserved_words(reservation, frame.time))
     return (
         " ".join(filter(None, words))
