@@ -43,7 +43,7 @@ def add_likeness(parser: argparse._ActionsContainer) -> None:
         help="this much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
     add("--max-util", metavar="PERCENT", type=percentage,
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
-    add("--exclude", metavar="LIST", help="not these: indices, slices (0:2), or beginnings of UUIDs")
+    add("--exclude", metavar="LIST", help="not these: indices, slices (0:2), beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
     add("--shared", action="store_true", help="GPUs in use as well; needs --min-free")
 

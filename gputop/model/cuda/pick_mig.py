@@ -134,7 +134,7 @@ def _best_slices(able: Sequence[MigSlice], wanted: PickRequest) -> tuple[MigSlic
         groups = [sorted(able, key=_slice_rank)]
     if not groups:
         return None
-    places = {part.id: place for place, part in enumerate(able)}
+    places = {part.id: position for position, part in enumerate(able)}
     chosen = min((group[: wanted.count] for group in groups), key=lambda g: _slice_rank(g[0]))
     bus = {part.id: normalize_bus_id(part.gpu.pci_bus_id) or FAR for part in chosen}
     return tuple(sorted(chosen, key=lambda part: (bus[part.id], places[part.id])))
