@@ -128,8 +128,10 @@ class HostsScreen(TableScreen):
     def offers(self, binding: Binding) -> bool:
         if binding.action.startswith("elsewhere"):
             return False
-        states = [machine.link.state for machine in self.hosts.machines]
-        return (binding.action != "login" or "login" in states) and super().offers(binding)
+        is_wanted = binding.action != "login" or any(
+            machine.link.state == "login" for machine in self.hosts.machines
+        )
+        return is_wanted and super().offers(binding)
 
     def action_search(self) -> None:
         self.action_filter()

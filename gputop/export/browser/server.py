@@ -22,6 +22,7 @@ import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gputop.errors import GputopError
+from gputop.export.browser.seats import NoSeatError, Seats, client_of
 from gputop.export.browser.viewer import (
     LONGEST_MESSAGE,
     PagePing,
@@ -68,8 +69,7 @@ class BrowserServer:
         first part of the path, or empty for none."""
         self._command, self._door = command, door
         self._is_secret, self._prefix = bool(token), f"/{token}/" if token else "/"
-        self._most, self._stopped = viewers, asyncio.Event()
-        self._viewing: set[asyncio.Task[Any]] = set()
+        self._seats = Seats(viewers)
         statics = files(textual_serve).joinpath("static")
         self._files = {f"static/{name}": Path(str(statics.joinpath(name))) for name in _STATIC}
         self._files[""] = Path(__file__).parent / "app_index.html"
@@ -91,18 +91,17 @@ class BrowserServer:
             raise GputopError(f"cannot listen on {where}: {why}; give another --listen") from None
 
     async def _serve(self, port: int, ready: Callable[[str, int], None]) -> None:
-        loop = asyncio.get_running_loop()
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopped.set)
+            loop.add_signal_handler(number, stopped.set)
         runner = web.ServerRunner(self._server(), shutdown_timeout=_SHUTDOWN)
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, port).start()
             ready(self._prefix, runner.addresses[0][1])
-            await self._stopped.wait()
-            if self._viewing:
-                await asyncio.wait(self._viewing)
+            await stopped.wait()
         finally:
+            await self._seats.clear()
             await runner.cleanup()
 
     def _server(self) -> _BoundedServer:
@@ -143,27 +142,23 @@ class BrowserServer:
         return path if path == "ws" or path in self._files else None
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Start a viewer for a page, and end it when the page closes or the server stops."""
-        if len(self._viewing) >= self._most:
-            return _refusal(503, f"{self._most} viewers are here already")
-        task = asyncio.current_task()
-        assert task is not None
-        self._viewing.add(task)
+        """Start a viewer for a page, and end it when the page closes."""
         connection = web.WebSocketResponse(
             heartbeat=15, timeout=_SHUTDOWN, max_msg_size=LONGEST_MESSAGE
         )
         connection.headers.update(_HEADERS)
         try:
-            await connection.prepare(request)
-            self._connections.settle(request.protocol)
-            viewer = Viewer()
-            await viewer.start(self._command, self._door(), _window(request.query))
-            await _pass_on(connection, viewer, self._stopped)
+            async with self._seats.seat(client_of(request.transport)) as lost:
+                await connection.prepare(request)
+                self._connections.settle(request.protocol)
+                viewer = Viewer()
+                await viewer.start(self._command, self._door(), _window(request.query))
+                await _pass_on(connection, viewer, lost)
+        except NoSeatError as error:
+            return _refusal(503, str(error))
         except ViewerError as error:
             complain(str(error))
             await connection.close(code=WSCloseCode.INTERNAL_ERROR)
-        finally:
-            self._viewing.discard(task)
         return connection
 
 
@@ -196,12 +191,10 @@ class _BoundedServer(web.Server):
             timer.cancel()
 
 
-async def _pass_on(
-    connection: web.WebSocketResponse, viewer: Viewer, stopped: asyncio.Event
-) -> None:
-    """Pass on what is drawn and what is said, until the page or the viewer ends, or the server
-    stops."""
-    both_ways = _draw(viewer, connection), _listen(connection, viewer), stopped.wait()
+async def _pass_on(connection: web.WebSocketResponse, viewer: Viewer, lost: asyncio.Event) -> None:
+    """Pass on what is drawn and what is said, until the page or the viewer ends, or the seat is
+    lost."""
+    both_ways = _draw(viewer, connection), _listen(connection, viewer), lost.wait()
     tasks = [asyncio.ensure_future(way) for way in both_ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

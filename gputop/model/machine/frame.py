@@ -7,6 +7,7 @@ Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.
 
 from collections.abc import Callable
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -160,6 +161,14 @@ class Process(ProcessFacts, frozen=True):
     """Bytes per second from storage; only for the user's own processes, unless as root."""
     io_write: Annotated[BytesPerSecond, "WRITE", "bytes per second written to storage"] = None
     """Bytes per second to storage, likewise."""
+
+
+ProcessIdentity = tuple[int, int | None, str | None, int | None, int | None]
+identity_of: Callable[[Process], ProcessIdentity] = attrgetter(
+    "pid", "start_ticks", "gpu_uuid", "gpu_instance", "compute_instance"
+)
+"""What identifies a process on a GPU or MIG instance. Its ProcessId is spelled out, as this is read
+of all processes of every frame."""
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,11 @@ _GPU = (
     ("PAUSED", "the screen is frozen; p resumes"),
     ("MIG", "the GPU is partitioned: a row for each slice"),
     ("0:2, 0:2/1", "a slice: GPU instance 2 of GPU 0, and its compute instance 1"),
-    ("the last 3 minutes", "newest at the right; a gap is a missing sample; g changes the metric"),
+    (
+        "the last 3 minutes",
+        "newest at the right; a gap is a missing sample; g changes the metric,"
+        " which is never one that the graphs below show",
+    ),
     ("CPU, RAM", "of the host"),
     ("1 user seen", "there may be more: WSL, a container or permissions hide them"),
     ("users unknown", "the driver does not list processes here"),

@@ -45,7 +45,7 @@ def processes(
         line for line in unaccounted_rows(shown.frame) if view.holds(line.row)
     ]  # fmt: skip
     for view_row in unaccounted:
-        yield columns.across(view_row, paper.width - 1, "notice")
+        yield [("  ", "text"), *columns.across(view_row, paper.width - 3, "notice")]
     if not rows and not unaccounted:
         alone = replace(shown.frame, gpus=(gpu,))
         yield from paper.quiet("none" if gpu.listed == "all" else no_process_text(alone))

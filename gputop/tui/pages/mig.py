@@ -12,7 +12,7 @@ from gputop.model.machine.text import percent, short_name, size
 from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.paper import Paper, title
+from gputop.tui.panes.paper import Paper, headline, title
 
 
 def mig_lines(
@@ -24,7 +24,7 @@ def mig_lines(
     device = next((part for part in gpu.mig or () if part.instance_ids == instance), None)
     profile = device.profile if device and device.profile else ""
     yield []
-    yield [(f" GPU {number}  MIG {profile}".rstrip(), "heading")]
+    yield headline(shown.frame, f"GPU {number}  MIG {profile}".rstrip())
     yield from paper.facts([f"of GPU {gpu.index} {short_name(gpu.name)}"], "quiet")
     if device is None:
         yield [(" the driver no longer lists it", "alarm")]
