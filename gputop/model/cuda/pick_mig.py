@@ -8,7 +8,7 @@ process one device of each GPU instance, and before R570 one device at all (NVID
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -71,7 +71,7 @@ def _slices(frames: Sequence[Frame], wanted: PickRequest, whole: GpuPick) -> Gpu
 
 
 def _slice_refusal(
-    frames: Sequence[Frame], part: MigSlice, wanted: PickRequest, sight: Container[object] | None
+    frames: Sequence[Frame], part: MigSlice, wanted: PickRequest, sight: Collection[object] | None
 ) -> Refusal | None:
     frame, device, least = frames[-1], part.device, wanted.min_free or 0
     if sight is not None and part.id not in sight:
