@@ -17,6 +17,7 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
 from gputop.errors import GputopError, SourceError
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
@@ -205,8 +206,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     # From all machines to one, and back.
 
-    async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a host, and select a process there if `pid` is given."""
+    async def _open_host(self, host: str, key: ProcessKey | None, action: str) -> None:
+        """Open the screen of a host; with the `key` of a process, select it, and do what a key of
+        that screen does (`action`; empty for nothing)."""
         view = self.shown.open(host, partial(self._view, leave=self.action_leave_host))
         self._pace = view.interval
         self._begin_now()
@@ -215,8 +217,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         view.show()
         if view.machine.ended:
             view.show_end()
-        elif pid is not None:
-            view.main.processes.select_pid(pid)
+        elif key is not None and self.screen is view.main:
+            await view.main.begin_at(key, action)
 
     def action_leave_host(self) -> None:
         if (screen := self.shown.leave()) is not None:

@@ -172,6 +172,23 @@ def test_a_host_that_claims_to_be_another_one() -> None:
         assert (fleet.totals.gpus, free_gpus(fleet.rows)) == (1, [])
 
 
+def test_models_load_and_free_memory_of_a_host() -> None:
+    cards = (
+        gpu(0, utilization=0.9, memory_free=30 * GIB),
+        gpu(1, utilization=0.3, memory_free=10 * GIB, name="NVIDIA A100-SXM4-80GB"),
+        gpu(2, utilization=None, memory_free=None),
+        gpu(3, utilization=0.0, memory_free=80 * GIB, stale_for=30.0),
+    )
+    [row] = rows_of(of_host("node1", frame(cards)))
+    assert row.summary is not None
+    assert row.summary.models == ("H200", "A100-SXM4-80GB")
+    assert row.summary.utilization == pytest.approx(0.6)
+    assert row.summary.memory_free == 40 * GIB
+    [row] = rows_of(of_host("node1", frame(cards[2:])))
+    assert row.summary is not None
+    assert (row.summary.utilization, row.summary.memory_free) == (None, None)
+
+
 def test_a_frame_is_looked_through_once() -> None:
     fleet, state = Fleet(IDLE_AFTER), of_host("a", frame())
     fleet.take([state])

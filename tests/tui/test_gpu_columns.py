@@ -384,7 +384,7 @@ def test_a_part_has_its_own_memory_activity_and_users() -> None:
     assert who == ["alice bob 1 not in /proc", "alice", "bob 1 not in /proc", "–", "eve"]
     lines = drawn.lines
     assert [line.split()[:2] for line in lines] == [
-        ["0", "H200"], ["2/0", "├─2g.20gb"], ["5/0", "├─1c.2g.20gb"], ["5/1", "└─MIG"],
+        ["0", "H200"], ["0:2", "├─2g.20gb"], ["0:5", "├─1c.2g.20gb"], ["0:5/1", "└─MIG"],
         ["1", "H200"],
     ]  # fmt: skip
     for words in ("15.0/20.0G", "98%", "compute-bound", "91%", "44%", "58%"):

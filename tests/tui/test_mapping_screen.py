@@ -49,7 +49,7 @@ def logical(screen: Screenful) -> dict[str, str]:
     """cuda:k -> what it is."""
     found = {}
     for line in table(screen, LogicalTable):
-        place = re.search(r"GPU \d+ ( ?\w+)( \d/\d \S+)?", line)
+        place = re.search(r"GPU \d+(:\d MIG \S+| +\w+)", line)
         assert place is not None, line
         found[line.split()[0].strip("▸")] = " ".join(place[0].split())
     return found
@@ -99,7 +99,7 @@ async def test_mig_devices() -> None:
     async with shown(machine, size=WIDE) as screen:
         await screen.press("M", "m")
         await screen.type(f"{mig_uuid(0, 3)},{mig_uuid(0, 2)}")
-        part = "GPU 0 MIG {}/0 1g.18gb"
+        part = "GPU 0:{} MIG 1g.18gb"
         assert logical(screen) == {"cuda:0": part.format(3), "cuda:1": part.format(2)}
         found = physical(screen)
         assert found == {

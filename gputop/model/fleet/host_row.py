@@ -13,9 +13,9 @@ from gputop.model.machine.text import duration
 
 HostOrder = Literal["worst", "free", "given"]
 ORDERS: dict[HostOrder, str] = {
-    "worst": "what needs attention first",
-    "free": "most free GPUs first",
-    "given": "as given",
+    "worst": "sorted by attention",
+    "free": "sorted by free GPUs",
+    "given": "in the order given",
 }
 """The orders of hosts, in words."""
 

@@ -285,6 +285,20 @@ def absent_gpus(text: str, gpus: Iterable[Gpu]) -> str | None:
     return None
 
 
+def names_host(text: str) -> Callable[[str], bool]:
+    """Return a test of whether a filter fits a host by its name alone, whatever runs there.
+    FilterError."""
+    alternatives = terms(text) or [[]]
+    return lambda host: any(all(_fits_name(term, host) for term in words) for words in alternatives)
+
+
+def _fits_name(term: Term, host: str) -> bool:
+    value = term.value.casefold()
+    if term.key == "host":
+        return (value in _names_of(host)) != term.negated
+    return not term.key and (value in host.casefold()) != term.negated
+
+
 @lru_cache(maxsize=1024)
 def _names_of(host: str) -> frozenset[str]:
     """Return the names of a host: as given, without user and port, and without its domain (an

@@ -187,8 +187,7 @@ def _device(named: NamedDevice) -> str:
     device = named.device
     if device.instance is None:
         return f"{device.label:<6} {short_name(device.name)}"
-    mig = device.instance
-    return f"GPU {device.index} MIG {mig.gi}/{mig.ci} {mig.profile or ''}"
+    return device.label
 
 
 def _uuid(named: NamedDevice) -> str:

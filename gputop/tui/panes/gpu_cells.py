@@ -31,6 +31,11 @@ class GpuLine(NamedTuple):
         return self.device or self.gpu
 
     @property
+    def part(self) -> tuple[str, tuple[int, int] | None]:
+        """The key of the GPU, and the `instance_ids` of the MIG device or None."""
+        return self.gpu.key, None if self.device is None else self.device.instance_ids
+
+    @property
     def key(self) -> Hashable:
         """The identity of the row, the same in every frame."""
         if self.device is None:
@@ -50,7 +55,7 @@ def lines_of(frame: Frame) -> list[GpuLine]:
 
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:
     """Return a value; an unknown one (MISSING) becomes a quiet sign."""
-    return (glyphs.not_available, "quiet") if text == MISSING else (text, role)
+    return glyphs.value(text), "quiet" if text == MISSING else role
 
 
 def load_role(share: float, thresholds: Thresholds) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
 
@@ -16,10 +16,13 @@ from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit
 from gputop.tui.panes.lines import Piece
 from gputop.tui.themes import user_role
 
-_RANKS = {
+RANKS: Mapping[str, int] = {
     "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
-    "idle_for": 3, "idle_memory": 2, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
+    "idle_for": 3, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
 }  # fmt: skip
+"""The usual columns in their order; where there is no room, the highest rank gives way first."""
+_OTHER_RANK = 2
+"""That of a column which only the rows of users have."""
 _OF_USERS = ("user", "gpu_memory", "idle_memory", "sm_utilization", "cpu", "rss", "age")
 _LEAST_COMMAND = 16
 _WIDE = 100
@@ -40,8 +43,9 @@ _OF_DRIVER = {*NUMBERS_ON_GPU, "idle_memory"}
 class ProcessColumns:
     """The cells of the process table; commands are short or whole, from character `shift` on."""
 
-    def __init__(self, chosen: tuple[str, ...]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: tuple[str, ...], ranks: Mapping[str, int] = RANKS) -> None:
+        """`ranks`: those of the usual columns, in their order."""
+        self._ranks, self.chosen = ranks, chosen
         """Metric ids in the order of the columns; empty for the usual ones."""
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
         """When each column that only sometimes has something to show last had it."""
@@ -98,7 +102,7 @@ class ProcessColumns:
         since = {metric_id: self._time - updated for metric_id, updated in self._latest.items()}
         usual = [
             metric_id
-            for metric_id in PROCESS
+            for metric_id in self._ranks
             if (width >= _WIDE or metric_id not in _WIDE_ONLY)
             and 0 <= since.get(metric_id, 0) <= _TELLING
         ]
@@ -109,7 +113,7 @@ class ProcessColumns:
 
     def _rank(self, metric_id: str) -> int:
         if self.by_user or not self.chosen:
-            return _RANKS[metric_id]
+            return self._ranks.get(metric_id, _OTHER_RANK)
         return 1 if metric_id == "command" else self.chosen.index(metric_id)
 
     def command(self, view_row: ViewRow) -> str:
