@@ -10,9 +10,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from gputop.allocation.gpu_watch import Watch
+from gputop.allocation.reserve_watch import HELD, reserved, with_our_hold
+from gputop.allocation.taken import take
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
-from gputop.commands.targets.gpu_watch import Watch
-from gputop.commands.targets.reserve_watch import HELD, require, reserved, with_our_hold
 from gputop.errors import ProgramError, UsageError
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
@@ -56,16 +57,16 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
     environ = callers_environment()
     path = find_executable(program[0], environ.get("PATH", os.defpath))
-    request = pick_request(options)
+    request, wait, window = pick_request(options), options.wait or 0, options.window
     if options.no_reserve:
-        picked = Watch(None, options, request, options.wait or 0).watch()
-        taken = require(picked, request, options.uuid)
-        complain(f"{taken.words} without a reservation")
+        taken = take(Watch(request, wait, window, say=complain).watch(), request, options.uuid)
+        complain(f"{taken} without a reservation")
         become(path, program, environ | taken.variables)
-    with reserved(options, request, command_text(program)) as (taken, holds):
+    words = command_text(program)
+    with reserved(request, wait, words, options.uuid, window, say=complain) as (taken, holds):
         for hold in holds:
             hold.inherit()
-        complain(f"{taken.words} reserved until the program ends")
+        complain(f"{taken} reserved until the program ends")
         become(path, program, {**environ, **taken.variables, HELD: with_our_hold(environ)})
 
 

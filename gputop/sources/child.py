@@ -23,6 +23,8 @@ _DIES = 0.5
 _TIDIES_UP = 0.5
 """Seconds for programs whose input is closed to end by themselves."""
 _SIGKILL = 9
+_LOST = 255 << 8
+"""The exit status of a child whose own cannot be known, as the kernel writes it."""
 
 
 class LineBuffer:
@@ -135,18 +137,28 @@ class PipedProcess:
 
     def _signal(self, number: int) -> None:
         """Send a signal, unless it has ended: then another process may have its PID."""
-        with self._reaping:
-            if self._status is None:
-                os.kill(self._pid, number)
+        if self._reap() is None:
+            with self._reaping:
+                if self._status is None:
+                    os.kill(self._pid, number)
 
     def _reap(self) -> int | None:
         with self._reaping:
             if self._status is None:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                try:
+                    pid, status = os.waitpid(self._pid, os.WNOHANG)
+                except ChildProcessError:  # a program that imports gputop may reap its children
+                    pid, status = self._pid, _LOST
                 if pid:
                     self._status = os.waitstatus_to_exitcode(status)
                     _children.remove(self)
             return self._status
+
+    def disown(self) -> None:
+        """Leave it to the process that this one is a copy of: it is no child of ours."""
+        self._writing, self._reaping = allocate_lock(), allocate_lock()
+        self._close_input()
+        self._status = os.waitstatus_to_exitcode(_LOST)
 
 
 def _fork(copy: Callable[[], int], streams: Sequence[int]) -> int:
@@ -181,6 +193,15 @@ def end_all() -> None:
     end = time.monotonic() + _TIDIES_UP
     for child in list(_children):
         child.end(max(0.0, end - time.monotonic()))
+
+
+def _disown_all() -> None:
+    for child in _children:
+        child.disown()
+    _children.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def _not_started(program: str, error: OSError) -> SourceError:

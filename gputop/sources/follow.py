@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
+import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -21,11 +21,12 @@ def follow(
     source: Source,
     messages: Callable[[Source], Iterable[T]],
     put: Callable[[T | GputopError], None],
+    closed: threading.Event | None = None,
 ) -> None:
     """Put what `messages` takes from a source, as `frames_of` does, and reconnect when it breaks,
     unless a login is needed: repeated attempts may lock the account. Errors are put too. It returns
-    when the source is closed."""
-    attempt = 0
+    when the source is closed; with `closed`, set before that, also from a wait."""
+    attempt, closed = 0, closed or threading.Event()
     while True:
         try:
             if attempt:
@@ -42,7 +43,8 @@ def follow(
             words = printable(f"{type(error).__name__}: {error}", 200)
             put(SourceError(f"a frame could not be read: {words}"))
         attempt += 1
-        time.sleep(backoff(attempt))
+        if closed.wait(backoff(attempt)):
+            return
 
 
 def backoff(attempt: int) -> float:

@@ -86,7 +86,7 @@ class SharedConnection(AgentConnection):
             while (line := self._lines.line(None)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
-        self._socket.close()
+        self.free()
         if not self._is_over:
             self._is_over = True
             self._ended()
@@ -102,6 +102,9 @@ class SharedConnection(AgentConnection):
         self._is_over = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def free(self) -> None:
+        self._socket.close()
 
 
 class SharedSource(AgentSource[SharedConnection]):

@@ -9,22 +9,19 @@ GPUs that have been free for a whole window, which the first did not want.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pwd
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import indices_of, visible_variables
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.allocation.gpu_watch import WINDOW, Watch, tally
+from gputop.allocation.taken import Taken, take
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
-from gputop.output import complain
 from gputop.protocol.messages import Refresh, SetInterval
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
@@ -42,23 +39,23 @@ _SLOWEST = 8.0
 is taken for stopped."""
 
 
-class Taken(NamedTuple):
-    """GPUs for a program, in words, and the variables with which it sees only these."""
-
-    words: str
-    variables: dict[str, str]
-
-
 class ReservingWatch(Watch):
     """Watches the GPUs of this machine until enough of them are reserved."""
 
     def __init__(
-        self, folder: LockFolder, request: PickRequest, options: argparse.Namespace, command: str,
+        self,
+        folder: LockFolder,
+        request: PickRequest,
+        command: str,
         lasts: float | None,
-    ) -> None:  # fmt: skip
-        """`command`: what the GPUs are for; `lasts`: seconds, None if not known."""
-        super().__init__(None, options, request, options.wait or 0)
-        self._window = self._paced = options.window
+        wait: float,
+        window: float,
+        say: Callable[[str], None],
+    ) -> None:
+        """`command`: what the GPUs are for; `lasts`: seconds, None if not known; the others as for
+        `Watch`."""
+        super().__init__(request, wait, window, say=say)
+        self._window = self._paced = window
         self._folder, self._command, self._lasts = folder, command, lasts
         self._locks: list[LockFile] = []
         self._place: Hold | None = None
@@ -151,8 +148,8 @@ class ReservingWatch(Watch):
         before = self._folder.kept_by
         with self._folder.exclusive() as held:
             if self._folder.kept_by != before:
-                complain(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
-                         " without its lock")  # fmt: skip
+                self._say(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
+                          " without its lock")  # fmt: skip
             yield held
 
     def _keep(self, gpus: Sequence[Gpu]) -> None:
@@ -183,7 +180,7 @@ class ReservingWatch(Watch):
             self._place = Hold(self._folder, QUEUE, self._command)
         self._locks = read_locks(held=self._folder)
         ahead = f", {self._ahead} ahead" if self._ahead else ""
-        complain(f"waiting: {tally(self._pick, self._request)}{ahead}")
+        self._say(f"waiting: {tally(self._pick, self._request)}{ahead}")
 
     def _pace(self) -> None:
         """Read less often the more are ahead, so that a crowd that waits costs little."""
@@ -197,30 +194,27 @@ class ReservingWatch(Watch):
 
 @contextmanager
 def reserved(
-    options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
+    request: PickRequest,
+    wait: float,
+    command: str,
+    by_uuid: bool = False,
+    window: float = WINDOW,
+    lasts: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Taken, list[Hold]]]:
-    """Pick GPUs and hold them until the context and all who inherit the holds have ended.
+    """Pick GPUs and hold them until the context and all who inherit the holds have ended. The
+    arguments are those of `ReservingWatch`.
 
-    ReservationError, DriverError, SourceError, and GputopError if there are not enough.
+    ReservationError, DriverError, SourceError, NotEnoughGpusError.
     """
     with LockFolder() as folder:
-        watch = ReservingWatch(folder, request, options, command, lasts)
+        watch = ReservingWatch(folder, request, command, lasts, wait, window, say)
         try:
-            taken = require(watch.watch(), request, options.uuid)
+            taken = take(watch.watch(), request, by_uuid)
             watch.leave_queue()
             yield taken, list(watch.holds.values())
         finally:
             watch.release()
-
-
-def require(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
-    """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
-    frame, pick = picked
-    if pick.gpus:
-        return Taken(indices_of(pick.gpus), visible_variables(frame, pick.gpus, by_uuid))
-    if pick.note:
-        complain(pick.note)
-    raise not_enough(frame, pick, request)
 
 
 def with_our_hold(environ: Mapping[str, str]) -> str:
