@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from gputop.allocation.taken import Taken, take
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
+from gputop.model.machine.secrets import masked_words
+from gputop.model.machine.text import printable
 from gputop.protocol.messages import Refresh, SetInterval
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
@@ -217,9 +220,18 @@ def reserved(
             watch.release()
 
 
+def command_text(program: Sequence[str]) -> str:
+    """Return a command line that others may read, without what looks like a secret."""
+    pairs = zip(program, masked_words(program), strict=True)
+    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
+    return printable(" ".join(words), 400)
+
+
 def with_our_hold(environ: Mapping[str, str]) -> str:
     """Return the value of HELD that adds this process: its children may use what it holds."""
-    return ",".join([*_pids_in(environ)[1 - _MOST_HELD :], str(os.getpid())])
+    own = str(os.getpid())
+    others = [pid for pid in _pids_in(environ) if pid != own]
+    return ",".join([*others[1 - _MOST_HELD :], own])
 
 
 def _pids_in(environ: Mapping[str, str]) -> list[str]:

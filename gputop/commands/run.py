@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from gputop.allocation.gpu_watch import Watch
-from gputop.allocation.reserve_watch import HELD, reserved, with_our_hold
+from gputop.allocation.reserve_watch import HELD, command_text, reserved, with_our_hold
 from gputop.allocation.taken import take
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import ProgramError, UsageError
-from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
 from gputop.output import complain
 from gputop.sources.child import end_all
@@ -68,13 +66,6 @@ def run(options: argparse.Namespace) -> int:
             hold.inherit()
         complain(f"{taken} reserved until the program ends")
         become(path, program, {**environ, **taken.variables, HELD: with_our_hold(environ)})
-
-
-def command_text(program: Sequence[str]) -> str:
-    """Return a command line that others may read, without what looks like a secret."""
-    pairs = zip(program, masked_words(program), strict=True)
-    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
-    return printable(" ".join(words), 400)
 
 
 def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoReturn:

@@ -60,7 +60,7 @@ class AgentConnection(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the agent, or leave it; a thread that reads wakes up. May be called more than once."""
+        """End the agent, or leave it, and wake who reads. May be called more than once."""
 
     @abstractmethod
     def free(self) -> None:

@@ -70,7 +70,10 @@ class PipedProcess:
     ) -> None:
         """`output` and `errors` are the program's; the caller closes them. With `copy` it is a copy
         of this program, which has one thread and calls that instead of going on. SourceError."""
-        taken, writing = os.pipe()
+        try:
+            taken, writing = os.pipe()
+        except OSError as error:
+            raise not_started(command[0], error) from None
         os.set_blocking(writing, False)
         self._input: int | None = writing
         self._is_cut = False
@@ -88,7 +91,7 @@ class PipedProcess:
             )
         except OSError as error:
             os.close(writing)
-            raise _not_started(command[0], error) from None
+            raise not_started(command[0], error) from None
         finally:
             os.close(taken)
         _children.append(self)
@@ -204,7 +207,8 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
-def _not_started(program: str, error: OSError) -> SourceError:
+def not_started(program: str, error: OSError) -> SourceError:
+    """Return the error for an agent whose program the kernel refuses."""
     why = f"{program}: {error.strerror}"
     if error.errno == errno.EAGAIN:
         why = (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from gputop.errors import GputopError, LoginError, SourceError
+from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.text import printable
 from gputop.sources.source import Source
 
@@ -45,6 +47,14 @@ def follow(
         attempt += 1
         if closed.wait(backoff(attempt)):
             return
+
+
+def broken_frame(host: Host, error: GputopError, login: str) -> Frame:
+    """Return a frame that shows why a machine that `follow` reads is not read just now; `login`:
+    what to do if a login is needed."""
+    advice = login if isinstance(error, LoginError) else "it is tried again"
+    problem = Problem(code="agent_ended", text=str(error), advice=advice)
+    return Frame(host=host, time=time.time(), problem=problem)
 
 
 def backoff(attempt: int) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from gputop.errors import GputopError, SourceError
@@ -24,7 +25,7 @@ _ENDS = 2.0
 
 
 class HostFollower:
-    """Yields frames and errors until no machine is left to try again, or until `close`. A machine
+    """An iterator over frames and errors, until no machine is left to try again, or until `close`. A machine
     is not tried again if ssh needs a person."""
 
     def __init__(
@@ -37,6 +38,7 @@ class HostFollower:
         """With `newest`, a reader that is slow gets only the last of each machine; otherwise the
         machines wait for it. SourceError if no thread can be started."""
         self._newest, self._most, self._left = newest, len(hosts), len(hosts)
+        self._pid = os.getpid()
         self._news: deque[HostNews] = deque()
         self._changed = threading.Condition()
         self._closed = threading.Event()
@@ -51,22 +53,30 @@ class HostFollower:
             self.close()
             raise SourceError(NO_THREAD) from None
 
-    def __iter__(self) -> Iterator[HostNews]:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._news or self._is_over)
-                if self._closed.is_set() or not self._news:
-                    return
-                news = self._news.popleft()
-                self._changed.notify_all()
-            yield news
+    def __iter__(self) -> HostFollower:
+        return self
+
+    def __next__(self) -> HostNews:
+        """Wait for the next, in any thread. SourceError in a copy of the process that made this."""
+        if os.getpid() != self._pid:
+            raise SourceError("this is a copy of the process that watches: watch anew in it")
+        with self._changed:
+            self._changed.wait_for(lambda: self._news or self._is_over)
+            if self._closed.is_set() or not self._news:
+                raise StopIteration
+            news = self._news.popleft()
+            self._changed.notify_all()
+        return news
 
     @property
     def _is_over(self) -> bool:
         return self._closed.is_set() or not self._left
 
     def close(self) -> None:
-        """Close the sources, and end the threads and whoever waits. From any thread."""
+        """Close the sources, and end the threads and whoever waits. From any thread, more than
+        once. In a copy of this process, which has no such threads, it does nothing."""
+        if os.getpid() != self._pid:
+            return
         self._closed.set()
         with self._changed:
             self._changed.notify_all()

@@ -287,3 +287,21 @@ API int cuDeviceGetName(char *text, int size, int device)
     snprintf(text, (size_t)size, "%s", own_text(call.scenario, visible.at[device], "name"));
     return CUDA_SUCCESS;
 }
+
+static int retained[MAX_DEVICES];
+
+API int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    BEGIN_CUDA(device);
+    retained[device]++;
+    *context = &retained[device];
+    return CUDA_SUCCESS;
+}
+
+API int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
+{
+    BEGIN_CUDA(device);
+    *flags = 0;
+    *active = retained[device] > 0;
+    return CUDA_SUCCESS;
+}
