@@ -25,8 +25,8 @@ _ENDS = 2.0
 
 
 class HostFollower:
-    """An iterator over frames and errors, until no machine is left to try again, or until `close`. A machine
-    is not tried again if ssh needs a person."""
+    """An iterator over frames and errors, until no machine is left to try again, or until `close`.
+    A machine is not tried again if ssh needs a person."""
 
     def __init__(
         self,

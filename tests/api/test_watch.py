@@ -111,12 +111,12 @@ WAYS = {
     import asyncio
     async def read():
         with gputop.watch(0.1) as frames:
-            while len(seen) < 3:
-                try:
-                    frame = await asyncio.wait_for(asyncio.to_thread(next, frames, None), 0.02)
-                    seen.append(len(frame.processes))
-                except asyncio.TimeoutError:
-                    pass
+            try:
+                await asyncio.wait_for(asyncio.to_thread(next, frames), 0.001)
+            except asyncio.TimeoutError:
+                pass
+            for _ in range(3):
+                seen.append(len((await asyncio.to_thread(next, frames)).processes))
     asyncio.run(read())
     """,
     "two": """
