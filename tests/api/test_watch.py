@@ -174,7 +174,7 @@ def test_ctrl_c(h200x8: Machine) -> None:
 
 
 def test_a_slow_reader_gets_what_is_new(h200x8: Machine) -> None:
-    """Not the frames that came while it did something else: ten or so."""
+    """Not the frames that came while it did something else: there are many."""
     code = """
     with gputop.watch(0.1) as frames:
         first = next(frames).time
@@ -188,7 +188,7 @@ def test_a_slow_reader_gets_what_is_new(h200x8: Machine) -> None:
     assert json.loads(program.stdout.readline()) == "begun"
     (agent,) = children(program.pid)
     before = written(agent)
-    until(lambda: written(agent) > before + 20_000)
+    until(lambda: written(agent) > before + 100_000)
     program.stdin.write("\n")
     program.stdin.flush()
     assert json.loads(program.stdout.readline()) > 0.35

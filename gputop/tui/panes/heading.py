@@ -192,7 +192,6 @@ def works(node: DOMNode, binding: Binding) -> bool:
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """Return the key and the word of every binding that is shown."""
     return [
         (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
         for binding in bindings
