@@ -28,7 +28,7 @@ from gputop.model.cuda.mapping import Mapping
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
+from gputop.model.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.sources.ask import answers, context_of, frames_of, is_whole, readable_frame
 from gputop.sources.child import end_all

@@ -12,7 +12,7 @@ PACKAGE = Path(gputop.__file__).parent.parent
 STARTS_IT = {"gputop.__main__", "gputop.cli", "gputop.output", "gputop.variables"}
 
 FOR_PROGRAMS = {"gputop.api", "gputop.export.json", "gputop.export.table"}
-"""What `import gputop` and a frame load for programs that use it as a library, which no agent is."""
+"""What `import gputop` and a frame load for programs; an agent is none."""
 
 
 def path_of(module: str) -> Path | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from gputop.errors import UsageError
-from gputop.model.machine.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
+from gputop.model.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
 _MOST_BYTES = 64 << 20
