@@ -134,7 +134,7 @@ def test_what_a_list_of_hosts_may_cost() -> None:
 
 
 def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:
-    with pytest.raises(UsageError, match="this is no Slurm job"):
+    with pytest.raises(UsageError, match="this is not a Slurm job"):
         parsed("@slurm", environ={})
     with pytest.raises(UsageError, match="standard input is closed"):
         parse_hosts(["-"], {}, {}, None)
@@ -149,7 +149,7 @@ def test_a_line_for_a_shell_has_nothing_in_it_that_a_remote_chose() -> None:
     order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
     assert remote == f"exec env {order} CUDA_VISIBLE_DEVICES=GPU-1,GPU-2 $SHELL -l"
     for value in ("$(reboot)", "GPU-1;reboot", "GPU-1 x", "", "GPU-\n1", "`x`", "a,,b"):
-        with pytest.raises(SourceError, match="which is no UUID"):
+        with pytest.raises(SourceError, match="which is not a UUID"):
             line_for("uuid", HostName("n1", "n1", None), value)
 
 
@@ -299,7 +299,7 @@ def test_a_host_that_hangs_holds_back_no_other(
     assert main(["free", "-H", "stuck,quick", "--window=0.2", "--timeout=20"]) == 0
     text, errors = capfd.readouterr()
     assert text.startswith("quick ")
-    assert errors.startswith("gputop: stuck: nothing has come for 20 s: the login there hangs")
+    assert errors.startswith("gputop: stuck: no answer for 20 s: the login there hangs")
 
 
 def test_hosts_are_named_at_the_end_in_their_order(capfd: Capture) -> None:

@@ -33,6 +33,7 @@ TOPICS = {
     "health": "what is wrong with a GPU, a driver or an installation",
     "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
+    "python": "import gputop: choose GPUs, take snapshots, watch, in Python",
     "metrics": "every value of a GPU and a process: label, field, unit",
     "prometheus": "metrics for Prometheus, alerts, dcgm-exporter's names",
     "settings": "the settings file, variables, themes, other keys",
@@ -265,9 +266,3 @@ def _searched(block: Block) -> list[str]:
     if block.kind == "code":
         return [line.strip() for line in block.text.splitlines()]
     return [inline(block.text.lstrip("# "))]
-
-
-def contents() -> str:
-    """Return the topics and their subjects as a Markdown table."""
-    rows = [f"| gputop help {topic} | {about} |" for topic, about in TOPICS.items()]
-    return "\n".join(["| page | |", "|---|---|", *rows]) + "\n"

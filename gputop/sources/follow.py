@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from gputop.errors import GputopError, LoginError, PermanentError, SourceError
+from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.text import printable
 from gputop.sources.source import Source
 
@@ -22,11 +24,12 @@ def follow(
     source: Source,
     messages: Callable[[Source], Iterable[T]],
     put: Callable[[T | GputopError], None],
-    sleep: Callable[[float], None] = time.sleep,
+    closed: threading.Event | None = None,
 ) -> None:
     """Put what `messages` takes from a source, as `frames_of` does, and reconnect when it breaks,
     unless a login is needed: repeated attempts may lock the account. Errors are put too. It returns
-    when the source is closed."""
+    when the source is closed; with `closed`, set before that, also from a wait."""
+    closed = closed or threading.Event()
     backoff, is_again = Backoff(), False
     while True:
         failure: GputopError
@@ -41,12 +44,19 @@ def follow(
             failure = error
         except Exception as error:  # noqa: BLE001 - it is reported, as in `Feed`
             words = printable(f"{type(error).__name__}: {error}", 200)
-            failure = SourceError(f"a frame could not be read: {words}")
+            failure = SourceError(f"cannot read a frame: {words}")
         put(failure)
-        if isinstance(failure, LoginError):
+        if isinstance(failure, LoginError) or closed.wait(backoff.pause(failure)):
             return
-        sleep(backoff.pause(failure))
         is_again = True
+
+
+def broken_frame(host: Host, error: GputopError, login: str) -> Frame:
+    """Return a frame that shows why a machine that `follow` reads is not read just now; `login`:
+    what to do if a login is needed."""
+    advice = login if isinstance(error, LoginError) else "it is tried again"
+    problem = Problem(code="agent_ended", text=str(error), advice=advice)
+    return Frame(host=host, time=time.time(), problem=problem)
 
 
 class Backoff:

@@ -17,6 +17,7 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
 from gputop.errors import GputopError, SourceError
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
@@ -31,8 +32,6 @@ from gputop.tui.machine import WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
-from gputop.tui.pages.problem import ProblemScreen
-from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.shown import Shown
 from gputop.tui.table_screen import TableScreen
@@ -77,6 +76,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         for theme in themes.fitting(has_shades):
             self.register_theme(theme)
         self.theme = capabilities.nearest_theme(settings.theme, os.environ)
+        self.follows_background = settings.theme == "auto"
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.settings = settings
         self.own_keys = settings.keys
@@ -115,7 +115,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def on_ready(self) -> None:
         """Show what has come while the widgets were made."""
         gc.enable()  # the start turned it off
-        # What exists now stays: scanning it again and again would cost a tick. A frame is
+        # What exists now stays: scanning it repeatedly would cost a tick. A frame is
         # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
@@ -206,8 +206,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     # From all machines to one, and back.
 
-    async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a host, and select a process there if `pid` is given."""
+    async def _open_host(self, host: str, key: ProcessKey | None, action: str) -> None:
+        """Open the screen of a host; with the `key` of a process, select it, and do what a key of
+        that screen does (`action`; empty for nothing)."""
         view = self.shown.open(host, partial(self._view, leave=self.action_leave_host))
         self._pace = view.interval
         self._begin_now()
@@ -216,8 +217,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         view.show()
         if view.machine.ended:
             view.show_end()
-        elif pid is not None:
-            view.main.processes.select_pid(pid)
+        elif key is not None and self.screen is view.main:
+            await view.main.begin_at(key, action)
 
     def action_leave_host(self) -> None:
         if (screen := self.shown.leave()) is not None:
@@ -233,18 +234,10 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     # What keys do.
 
     def action_help(self) -> None:
-        """Show the keys that work now, and how to read the screen."""
-        described, screen = partial(palette.described, self.settings), self.shown.screen
-        keys = [
-            *(key for key in described(screen.BINDINGS) if screen.offers(key)),
-            *(key for key in described(self.BINDINGS) if works(self, key)),
-        ]
-        elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
-                     "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
-        if screen is self.shown.all_hosts:
-            of_host = described(MainScreen.BINDINGS)
-            elsewhere = {"On the screen of a host": of_host, **elsewhere}
-        self.push_screen(HelpScreen(keys, elsewhere))
+        """Show the keys of the screen that is shown, and how to read it."""
+        snapshot = self.shown.view and self.shown.view.snapshot
+        moment = snapshot.moment if snapshot else "now"
+        self.push_screen(HelpScreen(palette.keys_of(self, self.settings, self.screen, moment)))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return palette.system_commands(self, self.settings, screen, self.choose_theme)
@@ -262,7 +255,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and keep it for the next time."""
-        self.theme = name
+        self.theme, self.follows_background = name, False
         self.shown.screen.save({"theme": name})
 
     def action_next_theme(self) -> None:

@@ -77,16 +77,24 @@ class ProcessMapping(msgspec.Struct, frozen=True):
             return None
         return _IN_A_WORD.get(self.environ.missing, "unknown")
 
-    def reasoning(self) -> tuple[str, ...]:
-        """Return how the mapping was found, in printable sentences."""
-        lines = (_started(self.environ), self.reach, self._meaning, self.evidence.because)
+    def reasoning(self, *, named: bool = True) -> tuple[str, ...]:
+        """Return how the mapping was found, in printable sentences; if not `named`, without the
+        names that it gives the GPUs."""
+        meaning = self._meaning if named or not self.mapping.visible else self._certainty
+        lines = (_started(self.environ), self.reach, meaning, self.evidence.because)
         return tuple(printable(line, 600) for line in lines if line)
+
+    @property
+    def _certainty(self) -> str:
+        how = CERTAINTY_WORDS[self.mapping.certainty]
+        how = how if self.mapping.documented else "not documented"
+        return f"The names are {how}: {self.mapping.because}."
 
     @property
     def _meaning(self) -> str:
         mapping, kind = self.mapping, self.evidence.kind
         if mapping.visible is None:
-            return f"Which GPU is cuda:0 in it cannot be told: {mapping.because}."
+            return f"Which GPU is cuda:0 in it is not known: {mapping.because}."
         names = [f"cuda:{k} is {device.label}" for k, device in enumerate(mapping.visible)]
         how = CERTAINTY_WORDS[mapping.certainty] if mapping.documented else "not documented"
         where = {"ambiguous": "By these alone", "inferred": "Probably"}.get(kind, "There")

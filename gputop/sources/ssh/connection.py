@@ -43,6 +43,8 @@ _GPU = 32
 """How many rows a GPU counts for."""
 _MOST_QUEUED = 1000
 _PING = "ping "
+_OVER = "login", "ended"
+"""States in which nothing is left to read, and all is closed."""
 
 
 class AgentOptions(NamedTuple):
@@ -110,7 +112,7 @@ class Connection(AgentConnection):
 
     def messages(self) -> Iterator[Frame | Reply]:
         """See `AgentConnection`. LoginError if ssh wants to ask a person."""
-        if self._link.state in ("login", "ended"):
+        if self._link.state in _OVER:
             return
         try:
             if (process := self._process) is None:
@@ -163,6 +165,10 @@ class Connection(AgentConnection):
         self._limiter.wake()
         if process is not None:
             process.stop()
+
+    def free(self) -> None:
+        if self._link.state not in _OVER:
+            self._ended(SourceError("the connection is closed"))
 
     def _begin(self, seconds: float) -> None:
         """Begin to wait for a frame, or for a connection: a reader may have paused meanwhile."""
@@ -250,8 +256,8 @@ class Connection(AgentConnection):
 
     def _silence(self) -> SourceError:
         if time.monotonic() >= self._due:
-            return SourceError("no whole answer has come in time, only parts of one: try again")
-        nothing = f"nothing has come for {round(self._timeout, 1):g} s"
+            return SourceError("only part of an answer came in time: try again")
+        nothing = f"no answer for {round(self._timeout, 1):g} s"
         if self.remote is not None:
             return SourceError(f"{nothing}: the agent is stopped, or the network is down")
         HUNG_LOGINS[self._host] += 1

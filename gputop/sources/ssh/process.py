@@ -28,7 +28,7 @@ _SSH_FAILED = 255
 """The exit status of ssh for its own failures, or for a program that was killed."""
 _NOISE = re.compile(r"Warning: Permanently added|\*\* |@@@|Connection to \S+ closed\.$|$")
 _PREFIX = re.compile(
-    r"^(?:ssh: |kex_exchange_identification: |client_loop: |mux_client_\w+: |channel \d+: open failed: )"
+    r"^(?:ssh|kex_exchange_identification|client_loop|mux_client_\w+|channel \d+: open failed): "
 )
 _DENIED = re.compile(r"^(?:\S+: )?Permission denied \(([\w,@.-]*)\)\.?\s*$", re.MULTILINE)
 _TOO_MANY_KEYS = "Too many authentication failures"
@@ -67,7 +67,7 @@ class Allowance:
         self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
         self._time = now
         if self._left < 0:
-            raise SourceError("the host sends more than an agent has to say: it is left alone")
+            raise SourceError("the host sends more than an agent would: disconnected")
 
 
 class SshProcess(PipedProcess):
@@ -202,8 +202,8 @@ def failure(written: str, status: int | None) -> SourceError:
     denied = _DENIED.search(written)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in written:
         return PermanentError(
-            "the host key has changed: the host was installed anew, or it is another one; "
-            "ask who runs it, then ssh-keygen -R HOST"
+            "the host key has changed: the host was reinstalled, or it is another machine; "
+            "ask its administrator, then ssh-keygen -R HOST"
         )
     if "Host key verification failed" in written:
         return LoginError("the host key is not known yet: log in by hand once to accept it")

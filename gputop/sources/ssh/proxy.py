@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 
 from gputop.sources.ssh.client import ssh_environment, ssh_words
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import limiter_of
 from gputop.sources.ssh.process import SshProcess
 
 _SECONDS = 2.0
 """For ssh to read its configuration, which may run programs of the user's."""
-_places = threading.BoundedSemaphore(8)
 
 
 @cache
 def proxy_of(host: HostName) -> str:
     """Return the jump hosts of a host, or a word for a ProxyCommand, as each host may have its own
     to the same end; empty without either. SourceError."""
-    with _places:
+    with limiter_of("ssh -G").place(bool):
         process = SshProcess(ssh_words(host, {}, "-G"), ssh_environment())
         try:
             while line := process.line(_SECONDS).decode("utf-8", "replace"):

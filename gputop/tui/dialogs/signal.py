@@ -86,6 +86,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
+        Binding("question_mark,f1", "app.help", "Help", id="signal.help", show=False),
     ]  # fmt: skip
 
     def __init__(
@@ -311,7 +312,9 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""
         glyphs = self.query_one(SignalProcesses).glyphs
-        user = [(glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+        user = [(glyphs.not_available, "quiet")]
+        if process.user:
+            user = [(glyphs.text(process.user), user_role(process.user))]
         held = crop_or_pad([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
         return [

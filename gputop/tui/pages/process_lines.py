@@ -14,7 +14,6 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import (
     GIB,
-    MISSING,
     clock,
     date_time,
     duration,
@@ -27,7 +26,7 @@ from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_G
 from gputop.sources.source import Moment
 from gputop.tui.pages.process_subject import ProcessSubject
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.paper import LABEL, Paper, title
+from gputop.tui.panes.paper import LABEL, Paper, headline, title
 from gputop.tui.panes.plot import peak, sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -36,7 +35,7 @@ _STATES = {
     "S": "sleeping",
     "D": "waiting in the kernel (D), which signals do not interrupt",
     "Z": "zombie: it has ended, and its parent has not reaped it",
-    "T": "stopped (kill -CONT goes on)",
+    "T": "stopped (kill -CONT continues it)",
     "t": "stopped by a debugger",
     "I": "idle in the kernel",
 }
@@ -72,14 +71,23 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
     """Yield what frames say of the process."""
     process = subject.rows[0].process
     yield []
-    command = list(paper.wrapped(process.command or "not in this /proc", 1, "heading"))
+    headed = f"Process {process.pid}" + (f"  {process.user}" if process.user else "")
+    yield headline(subject.frame, headed)
+    command = list(paper.wrapped(process.command or "not in this /proc", 1))
     yield from command[:_COMMAND]
     if len(command) > _COMMAND:
         yield [(f" {paper.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         left = "it has ended, or left the GPUs; these are its last figures"
         yield [(f" {_BEFORE_START if subject.before_start else left}", "alarm")]
-    yield from paper.facts(_facts(subject.rows[0]))
+    yield from _advice(paper, subject, has_harm=True)
+    yield from title("On the GPUs")
+    for row, past in zip(subject.rows, subject.pasts, strict=True):
+        yield from _on_gpu(paper, row, past, subject)
+    yield []
+    yield from paper.facts(_facts(paper, subject.rows[0]))
+    yield from title("CUDA device names")
+    yield from _named(paper, subject)
     yield from title("Origin")
     if process.elsewhere:
         yield from paper.quiet("The PID may be the host's: no process here is known to be it.")
@@ -87,31 +95,25 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
         yield from paper.quiet("Not read yet.")
     else:
         yield from _origin(paper, process.origin, process.parent)
-    yield from title("On the GPUs")
-    for row, past in zip(subject.rows, subject.pasts, strict=True):
-        yield from _on_gpu(paper, row, past, subject)
-    yield from title("Its names for them")
-    yield from _named(paper, subject)
     if len(command) > _COMMAND:
         yield from title("Command line")
         yield from paper.wrapped(process.command or "")
 
 
-def _facts(row: ProcessRow) -> Iterator[str]:
-    process = row.process
-    yield f"PID {process.pid}"
-    yield f"user {COLUMNS['user'].text(row)}"
-    yield _STATES.get(process.state or "", f"state {COLUMNS['state'].text(row)}")
-    yield from _numbers(NUMBERS_ANYWHERE, row)
+def _facts(paper: Paper, row: ProcessRow) -> Iterator[str]:
+    process, value = row.process, paper.glyphs.value
+    yield _STATES.get(process.state or "", f"state {value(COLUMNS['state'].text(row))}")
+    yield from _numbers(paper, NUMBERS_ANYWHERE, row)
     if process.start_time is not None:
         yield f"started {date_time(process.start_time)}, {COLUMNS['age'].text(row)} ago"
 
 
-def _numbers(metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow) -> Iterator[str]:
+def _numbers(
+    paper: Paper, metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow
+) -> Iterator[str]:
     for id_, metric in metrics.items():
         if id_ not in _IN_WORDS:
-            unit = " B/s" if metric.unit == "B/s" else ""
-            yield f"{metric.label} {metric.text(row)}{unit}"
+            yield f"{metric.label} {paper.glyphs.value(metric.text(row))}"
 
 
 def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
@@ -124,7 +126,7 @@ def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[Styled
         "ssh from": origin.ssh_from,
         "container": _container(origin.container),
         "pod": origin.pod,
-        "Slurm": job and f"job {job}, step {origin.slurm_step or '-'}",
+        "Slurm": job and f"job {job}, step {origin.slurm_step or paper.glyphs.not_available}",
         "unit": origin.unit,
     }
     for label, text in facts.items():
@@ -151,7 +153,7 @@ def _container(container: Container | None) -> str | None:
 def _on_gpu(
     paper: Paper, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
 ) -> Iterator[StyledLine]:
-    facts = _numbers(NUMBERS_ON_GPU, row)
+    facts = _numbers(paper, NUMBERS_ON_GPU, row)
     name, gpu = row.cuda or "", f"GPU {COLUMNS['gpu'].text(row)}"
     yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
     for words in _words(row, subject):
@@ -201,15 +203,20 @@ def _named(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     if mapping is None or around is None:
         yield from paper.quiet("Its variables have not been read.")
         return
-    for sentence in mapping.reasoning():
+    yield from _devices(mapping, paper.glyphs.to)
+    for sentence in mapping.reasoning(named=False):
         yield from paper.wrapped(sentence)
     if around.frameworks:
         loaded = ", ".join(_LABELS[id_] for id_ in around.frameworks if id_ in _LABELS)
         yield from paper.wrapped(f"It has loaded {loaded}.")
-    yield []
-    yield from _devices(mapping, paper.glyphs.to)
-    for hint in mapping.advice:
-        yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
+    yield from _advice(paper, subject, has_harm=False)
+
+
+def _advice(paper: Paper, subject: ProcessSubject, has_harm: bool) -> Iterator[StyledLine]:
+    """Yield the advice on its variables that is an error or a warning, or that is neither."""
+    for hint in subject.mapping.advice if subject.mapping else ():
+        if (hint.level in ("error", "warning")) == has_harm:
+            yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
@@ -320,7 +327,7 @@ def _children(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     yield [(f"  {'PID':>7}  {'TIME':>6}  {'GPU':<9}  COMMAND", "quiet")]
     for child in detail.children:
         indices = sorted(gpus.get(child.process, ()))
-        on = ",".join(map(str, indices)) or MISSING
+        on = ",".join(map(str, indices)) or paper.glyphs.not_available
         age = duration(None if now is None else now - child.start_time)
         yield [(f"  {child.process.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
     more = detail.children_count - len(detail.children)

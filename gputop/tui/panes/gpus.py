@@ -28,9 +28,10 @@ class GpuPane(ColumnTable[GpuLine]):
 
     @dataclass
     class Chosen(Message):
-        """Posted when the user opens the page of a GPU."""
+        """Posted when the user opens the page of a GPU or MIG device."""
 
-        key: str
+        part: tuple[str, tuple[int, int] | None]
+        """As `GpuLine.part`."""
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -49,12 +50,23 @@ class GpuPane(ColumnTable[GpuLine]):
         self.show(lines, [line.key for line in lines])
 
     def open_row(self, line: GpuLine) -> None:
-        self.post_message(self.Chosen(line.gpu.key))
+        self.post_message(self.Chosen(line.part))
 
     @property
     def history_id(self) -> str:
         """The metric that the short history shows."""
         return self._history.metric_id
+
+    @property
+    def graphed_id(self) -> str:
+        """The metric that graphs of all GPUs begin with."""
+        return self._history.graphed_id
+
+    def leave_out(self, metrics: frozenset[str]) -> None:
+        """Show none of these metrics in the short history: they are drawn below."""
+        self._history.leave_out(metrics)
+        self.fit()
+        self.repaint_changed()
 
     def next_history(self) -> None:
         """Show the next metric that some GPU has in the short history."""
