@@ -234,8 +234,9 @@ class Connection(AgentConnection):
     def _write(self, data: bytes) -> bool:
         if isinstance(self._reader, SmiReader):
             self._reader.refuse(data)
+        process = self._process  # another thread may drop it
         try:
-            return self._process is None or self._process.write(data)
+            return process is None or process.write(data)
         except BrokenPipeError:
             return True
 

@@ -9,7 +9,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import limiter_of
 from gputop.sources.ssh.process import SshProcess
 
-_SECONDS = 2.0
+_SECONDS = 10.0
 """For ssh to read its configuration, which may run programs of the user's."""
 
 
