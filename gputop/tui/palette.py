@@ -14,12 +14,13 @@ from textual.screen import Screen
 from gputop.settings import Session
 from gputop.tui import themes
 from gputop.tui.hosts import HostsScreen
+from gputop.tui.key_names import names_of
 from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
-from gputop.tui.pages.help import HelpScreen, names_of
+from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen

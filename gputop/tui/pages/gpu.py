@@ -203,9 +203,9 @@ def _processes(
     rows = process_rows.ordered(rows, "gpu_memory", True)
     columns = ProcessColumns(_COLUMNS)
     columns.show_rows(rows, shown.frame.time)
-    fitted = columns.fitted(paper.width - 1, 1, "", paper.glyphs)
+    fitted = columns.fitted(paper.width - 1, 1, paper.glyphs)
     if rows:
-        yield [("  ", "quiet"), *heading(fitted, 1)]
+        yield [(" ", "quiet"), *heading(fitted, 1)]
     for process_row in rows:
         cells = row(fitted, ViewRow(process_row, None), 1, paper.glyphs.ellipsis)
         yield [("  ", "text"), *cells]

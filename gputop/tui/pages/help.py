@@ -16,6 +16,7 @@ from textual.widgets import Input
 
 from gputop.manual import TOPICS, contents, found, laid_out, page
 from gputop.tui.glyphs import GlyphSet
+from gputop.tui.key_names import names_of
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
 from gputop.tui.panes.columns import crop_or_pad
@@ -28,14 +29,6 @@ _TWO = 76
 """From this many cells on there is room for two columns."""
 _KEY, _WORD = 10, 20
 """Cells of the keys of a binding, and of a word of the glossary."""
-_NAMES = {
-    "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=",
-    "backslash": "\\", "less_than_sign": "<", "greater_than_sign": ">", "comma": ",",
-    "full_stop": ".", "circumflex_accent": "^", "dollar_sign": "$", "escape": "Esc",
-    "space": "Space", "enter": "Enter", "backspace": "BS", "pageup": "PgUp", "pagedown": "PgDn",
-}  # fmt: skip
-_ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
-_DIGITS = "0123456789"
 Entry = tuple[str, str]
 """Keys, and what they do."""
 Group = tuple[str, list[Entry]]
@@ -259,25 +252,6 @@ def _entries(bindings: Iterable[Binding], glyphs: GlyphSet) -> list[Entry]:
         text = binding.tooltip or binding.description
         keys.setdefault(text, []).extend(binding.key.split(","))
     return [(names_of(names, glyphs, _KEY - 1), text) for text, names in keys.items()]
-
-
-def names_of(keys: Sequence[str], glyphs: GlyphSet, room: int) -> str:
-    """Return the usual names of keys, as many as fit into `room` cells, but at least one."""
-    if set(_DIGITS) <= set(keys):
-        keys = ["0-9", *(key for key in keys if key not in _DIGITS)]
-    arrows = {} if glyphs.name == "ascii" else _ARROWS
-    named = [_name(key, arrows) for key in keys]
-    while len(named) > 1 and len(" ".join(named)) > room:
-        named.pop()
-    return " ".join(named)
-
-
-def _name(key: str, arrows: dict[str, str]) -> str:
-    modifier, _, plain = key.rpartition("+")
-    name = arrows.get(plain) or _NAMES.get(plain, plain)
-    if name[:1] == "f" and name[1:].isdecimal():
-        name = name.upper()
-    return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()
 
 
 def _explained(paper: Paper, word: str, text: str) -> Iterator[StyledLine]:
