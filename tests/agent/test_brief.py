@@ -79,6 +79,7 @@ def frame_of(here: Machine, *less: str) -> Frame:
 def test_it_says_the_same_as_if_all_had_been_asked(scenario: Any, machine: MachineFactory) -> None:
     here = machine({"base": scenario, "frozen_at": 20} if isinstance(scenario, str) else scenario)
     whole, brief = frame_of(here), frame_of(here, "--brief", "--no-links")
+    brief = replace(brief, host=whole.host)  # the real memory in use is never the same twice
     assert table(replace(brief, processes=(), time=0.0), 600.0) == table(
         replace(whole, processes=(), time=0.0), 600.0
     )
