@@ -65,7 +65,7 @@ class MainScreen(TableScreen):
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
-    NEEDED = ("signal", "help", "quit", "hosts")
+    NEEDED = ("signal", "help", "quit", "hosts", "now")
 
     def __init__(
         self,

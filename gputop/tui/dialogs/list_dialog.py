@@ -80,7 +80,8 @@ class ListDialog(ModalScreen[R | None]):
         of_every = ListDialog.BINDINGS
         further = self.BINDINGS if self.BINDINGS is not of_every else []
         words = [*key_words(keyed(own, further)), ("Enter", self.ENTER)]
-        yield KeyLine([*words, *key_words(keyed(own, of_every))], id="list-keys")
+        words += key_words(keyed(own, of_every))
+        yield KeyLine(words, (self.ENTER, "cancel"), id="list-keys")
 
     def on_mount(self) -> None:
         self.query_one("#list").border_title = Content(self._title)
