@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from gputop.settings import Session
+from gputop.tui.terminal.unmarked_paste import UnmarkedPaste
 from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown
 from tests.driver import Machine
 from tests.tui.live import running
@@ -19,16 +21,16 @@ IGNORED = "pasted text is no command"
 TEXTS = (
     "Tesla V100\n",
     "TITAN",
+    "Time: 3 s\n",
     "ls -l\n",
     "I think we should quit. S w T C W y\n",
     "import torch\ntorch.cuda.set_device(2)\nexit()\n",
-    "  K 9 \n S w \n q\n",
 )
 
 
 async def at_once(screen: Screenful, text: str, begin: float | None = None) -> float:
     """Let a text come as keys in one go, at a time in seconds; return the time."""
-    keys = [screen.hand.key("enter" if char == "\n" else char) for char in text]
+    keys = [screen.hand.key("enter" if char in "\n\r" else char) for char in text]
     begin = keys[0].time if begin is None else begin
     for key in keys:
         key.time = begin
@@ -65,6 +67,7 @@ TYPED: dict[str, Callable[[Screenful], bool]] = {
     "sjj\n": lambda screen: screen.table.listing.sort_id == "pid",
     "Cjjj \n": lambda screen: "USER" not in screen.line_with("COMMAND"),
     "jA": lambda screen: len(screen.table.listing.tagged) == 2,
+    "/amy\rjcsjj\rm1,0\rp": lambda screen: "PAUSED" in screen.text,
     "tcI": lambda screen: "tree" in screen.text,
 }
 
@@ -94,6 +97,13 @@ async def test_keys_that_are_typed_fast_act() -> None:
         await screen.press(*"Tesla")
         assert screen.app.theme != theme
         assert IGNORED not in screen.text
+
+
+def test_a_key_with_alt_is_typed() -> None:
+    keys = [events.Key(name, name[-1]) for name in ("alt+T", "T", "q")]
+    paste = UnmarkedPaste()
+    assert [paste.has(key, keys[n + 1 :], lambda: {"T": False, "q": False})
+            for n, key in enumerate(keys)] == [False] * 3  # fmt: skip
 
 
 async def test_escape_is_never_part_of_a_text() -> None:

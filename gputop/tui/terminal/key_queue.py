@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 from textual import events
@@ -93,8 +94,7 @@ class SerialInput(App[ReturnType]):
             return
         self._waiting.append(event)
         if not self._at_work:
-            self._at_work = True
-            self.call_later(self._take)  # after what was read with it
+            await self._take()
 
     async def _take(self) -> None:
         """Take the next keys, when there is a screen for them."""
@@ -138,7 +138,10 @@ class SerialInput(App[ReturnType]):
         if isinstance(self.focused, Input):
             return False
         was_under_way = self._paste.is_under_way
-        is_pasted = self._paste.has(key, self._waiting, self._actions)
+        # What was read with it is still among the messages of the app.
+        read = chain((self._pending_message,), self._message_queue.values)
+        following = chain(self._waiting, (event for event in read if isinstance(event, _TYPED)))
+        is_pasted = self._paste.has(key, following, self._actions)
         if is_pasted and not was_under_way:
             self.handle_unmarked_paste()
         return is_pasted

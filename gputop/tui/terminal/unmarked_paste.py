@@ -7,7 +7,6 @@ few different keys, each of which does something; a text has many, with blanks a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import dropwhile
 from math import inf
 
 from textual import events
@@ -21,7 +20,8 @@ _FEW, _MANY = 3, 6
 without."""
 _LONGEST = 64
 """Keys that are looked at."""
-_BLANKS = ("space", "enter", "tab", "ctrl+j")
+_ENDS = ("enter", "ctrl+j")
+_BLANKS = (*_ENDS, "space", "tab")
 _MOVES = frozenset("jk0123456789")
 """Keys that lead to a row: they are typed in any number before another key."""
 
@@ -65,15 +65,23 @@ def _burst(key: events.Key, following: Iterable[events.Event]) -> list[str]:
 
 
 def _is_typed(key: events.Key) -> bool:
-    return key.is_printable or key.key in _BLANKS
+    return key.key in _BLANKS or (key.is_printable and "+" not in key.key)  # as in alt+t
 
 
 def _is_text(keys: list[str], actions: Callable[[], Mapping[str, bool]]) -> bool:
-    different = {*keys} - _MOVES - {*_BLANKS}
+    """Return whether the first line of the keys is text."""
+    ends = [index for index, key in enumerate(keys) if key in _ENDS]
+    line = keys[: ends[0] + 1] if ends else keys
+    different = _commands(line)
     if len(different) < _FEW:
         return False
     here = actions()
-    if here.get(next(dropwhile(_MOVES.__contains__, keys))):
-        return False  # what follows goes to the field
-    has_other = not different <= here.keys() or not {*_BLANKS}.isdisjoint(keys)
+    field = next((index for index, key in enumerate(line) if here.get(key)), len(line))
+    if field < len(line):  # what follows goes to the field, if this is a command
+        return not _commands(line[:field]) <= here.keys()
+    has_other = not different <= here.keys() or not {*_BLANKS}.isdisjoint(line)
     return has_other or len(different) >= _MANY
+
+
+def _commands(keys: Iterable[str]) -> set[str]:
+    return {*keys} - _MOVES - {*_BLANKS}
