@@ -7,5 +7,6 @@ tree.py       what a program and its children have used
 oneshot.py    what a command costs from its start to its end
 measures.py   the measurements of a screen
 suite.py      which measurements are made on which machine
-report.py     tables and JSON; medians.py makes the manual's table of several runs
+report.py     tables and JSON
+manual.py     the table of the manual: `python -m bench --manual`
 """

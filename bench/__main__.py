@@ -6,46 +6,41 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from bench import manual
 from bench.measures import Values
-from bench.medians import markdown
-from bench.programs import installed
+from bench.programs import Program, installed
 from bench.report import dump, facts, table
-from bench.suite import PARTS, QUICK, Case, Plan, cases, run
+from bench.suite import PARTS, QUICK, Case, Plan, cases, of_manual, run
 from tests.driver.build import BuildError
 
 
 def main() -> int:
     """Measure what the options name, and return the exit status."""
     options = _parser().parse_args()
-    if options.medians:
-        return _medians(options.medians)
-    wanted = cases(options.quick, options.only)
+    plan = QUICK if options.quick else Plan()
+    wanted = [(case, plan) for case in cases(options.quick, options.only)]
+    if options.manual:
+        wanted = of_manual()
     if not wanted:
         print(f"bench: nothing is called {' '.join(options.only)}; see --list", file=sys.stderr)
         return 2
     if options.list:
-        print(*wanted, sep="\n")
+        print(*(case for case, _ in wanted), sep="\n")
         return 0
-    plan = QUICK if options.quick else Plan()
     if options.driver == "instant":
-        plan = replace(plan, driver=[])
+        wanted = [(case, replace(plan, driver=[])) for case, plan in wanted]
     try:
-        _measure(wanted, plan, options)
+        with _settled():
+            _measure(wanted, options)
     except BuildError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    return 0
-
-
-def _medians(paths: list[Path]) -> int:
-    try:
-        print(markdown(paths))
-    except (OSError, ValueError, KeyError) as error:
-        print(f"bench: no figures of --json: {error}", file=sys.stderr)
-        return 2
     return 0
 
 
@@ -65,27 +60,54 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
     parser.add_argument(
-        "--medians", type=Path, nargs="+", metavar="FILE",
-        help="measure nothing; print the table of the manual, of such files",
+        "--manual", type=int, nargs="?", const=3, default=0, metavar="RUNS",
+        help="ten minutes: write the table of the manual, medians of RUNS short runs (3)",
     )  # fmt: skip
     return parser
 
 
-def _measure(wanted: list[Case], plan: Plan, options: argparse.Namespace) -> None:
-    programs = installed()
-    about = facts(programs, options.driver)
-    print(*(f"{name} {version}" for name, version in about["versions"].items()), sep=", ", end="; ")
-    print(f"Python {about['python']}, {about['cpus']} CPUs, load {about['load'][0]}, ", end="")
-    print(f"{options.driver} driver")
-    results: dict[str, dict[str, Values]] = {}
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Give every program byte code, as an installed one has, and settings of nobody."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs have byte code
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ.update({f"XDG_{name}_HOME": folder for name in ("CONFIG", "STATE", "CACHE")})
-        for case in wanted:
-            results[str(case)] = run(case, programs, plan)
-            print("\n" + table(str(case), results[str(case)]), flush=True)
-            if options.json is not None:
-                options.json.write_text(dump(about, results), encoding="utf-8")
+        yield
+
+
+def _measure(wanted: Sequence[tuple[Case, Plan]], options: argparse.Namespace) -> None:
+    """Measure once, or as often as the manual's table needs, and write that table."""
+    programs, runs = installed(), []
+    for _ in range(options.manual or 1):
+        about = facts(programs, options.driver) | {"commit": manual.commit()}
+        print(_heading(about), flush=True)
+        runs.append((about, _run(wanted, programs, about, options.json)))
+    if options.manual:
+        manual.write(*zip(*runs, strict=True))
+
+
+def _heading(about: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return (
+        f"{versions}; commit {about['commit']}, Python {about['python']}, {about['cpus']} CPUs, "
+        f"load {about['load'][0]}, {about['driver']} driver"
+    )
+
+
+def _run(
+    wanted: Sequence[tuple[Case, Plan]],
+    programs: Sequence[Program],
+    about: Mapping[str, Any],
+    path: Path | None,
+) -> dict[str, dict[str, Values]]:
+    """Measure all cases, print a table of each, and write all values to a file as they come."""
+    results: dict[str, dict[str, Values]] = {}
+    for case, plan in wanted:
+        results[str(case)] = run(case, programs, plan)
+        print("\n" + table(str(case), results[str(case)]), flush=True)
+        if path is not None:
+            path.write_text(dump(about, results), encoding="utf-8")
+    return results
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ _LABELS = {
 """Label, unit, and the factor from the measured value to that unit."""
 _COUNTS = ("gpus_shown", "processes_shown", "keys_lost", "looks_per_s")
 _INSTEAD = {"json_wall": "text_wall", "json_cpu": "text_cpu"}
-"""The value of the reference to compare with if it lacks the one measured."""
+"""The value of nvitop to compare with, which lacks the one measured."""
 
 
 def facts(programs: Sequence[Program], driver: str) -> dict[str, Any]:
@@ -92,8 +92,9 @@ def shown(one: str, values: Values) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def ratio(one: str, found: Mapping[str, Values]) -> str:
-    """Return gputop's value divided by the reference's; empty if there is nothing to divide."""
-    mine, theirs = found.get("gputop", {}), found.get(REFERENCE, {})
-    ours, other = mine.get(one), theirs.get(one, theirs.get(_INSTEAD.get(one, "")))
+def ratio(one: str, found: Mapping[str, Values], peer: str = REFERENCE) -> str:
+    """Return gputop's value divided by a peer's; empty if there is nothing to divide."""
+    mine, theirs = found.get("gputop", {}), found.get(peer, {})
+    instead = _INSTEAD.get(one, "") if peer == REFERENCE else ""
+    ours, other = mine.get(one), theirs.get(one, theirs.get(instead))
     return "" if one in _COUNTS or ours is None or not other else f"{ours / other:.2f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.machines import SHAPES, SIZES, TIMED, Shape, machine
@@ -41,6 +41,7 @@ class Plan:
     """When a program that has just started counts as fully drawn."""
     steady: float = 30.0
     keys: int = 60
+    """Keys pressed one at a time; 0: no keys at all."""
     scroll: float = 10.0
     timeout: float = 12.0
     """For the start of a program while the driver hangs, or is slow."""
@@ -51,6 +52,19 @@ class Plan:
 
 
 QUICK = Plan(settled=5.0, steady=10.0, keys=30, scroll=5.0, timeout=6.0, starts=3, looks=5)
+_SHORT = Plan(settled=4.0, steady=8.0, keys=12, scroll=4.0, timeout=5.0, starts=1, looks=1)
+
+
+def of_manual() -> list[tuple[Case, Plan]]:
+    """Return what a run for the manual measures: three to four minutes with one peer."""
+    usual = (
+        Case("screen", _MAIN),
+        Case("once", _MAIN, None),
+        Case("hung", _MAIN),
+        Case("slow", _MAIN),
+    )
+    many = Case("screen", Shape(8, 1000))
+    return [*((case, _SHORT) for case in usual), (many, replace(_SHORT, keys=0))]
 
 
 def cases(quick: bool, only: Sequence[str]) -> list[Case]:
@@ -102,12 +116,10 @@ def _screen(case: Case, programs: Sequence[Program], plan: Plan) -> dict[str, Va
                     starts.append({**session.start(), **session.quit()})
             with _session(case, program, here, plan.settled) as session:
                 start = session.start()
-                found[program.name] = {
-                    **session.steady(plan.steady),
-                    **session.keys(plan.keys),
-                    **session.burst(),
-                    **session.scroll(plan.scroll),
-                }
+                found[program.name] = session.steady(plan.steady)
+                if plan.keys:
+                    found[program.name] |= session.keys(plan.keys)
+                    found[program.name] |= session.burst() | session.scroll(plan.scroll)
                 starts.append({**start, **session.quit()})
             found[program.name] = {**medians(starts), **found[program.name]}
     return found

@@ -13,7 +13,7 @@
     export/     frames for readers other than the screen: text, JSON, pages over HTTP
         browser/    the web server of `gputop serve`
         prometheus/ a frame as families of metrics
-    notify.py   notifies a user who is not watching: terminal, command, web hook
+    notify.py   notifies a user who is not watching: terminal, command
     settings.py defaults, file, environment, flags
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent on another machine: how gputop connects, carries it there, gives it up
@@ -37,7 +37,6 @@
         health/     findings, XIDs, activity, unaccounted memory
         machine/    frame, host, GPUs, processes, topology, text
     files.py    reads and writes gputop's own files with care
-    headers.py  headers of HTTP requests, which are secrets
     variables.py  the environment variables that root keeps
     trust.py    what gputop may run, connect to and open
     proc.py     parsers of /proc/PID/mountinfo, status and the like
@@ -92,7 +91,7 @@ the other terms are gputop's own, with their module.)
     link            the connection between two GPUs, rated as `nvidia-smi topo -m` rates it
                     (model/machine/topology.py)
     liveness        whether a process still runs, on a GPU or not: it is known by its PID and its
-                    start in clock ticks (ProcessLiveness, model/machine/liveness.py)
+                    start in clock ticks (ProcessLiveness, model/machine/process_id.py)
     mapping         what a CUDA_VISIBLE_DEVICES value means on a machine: which GPU is cuda:k, and
                     why others are hidden (Mapping, model/cuda/mapping.py)
     mapping query   what a person asks about the mapping; the answer is a MappingResult

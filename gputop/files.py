@@ -68,7 +68,6 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor."""
         os.close(self.descriptor)
 
     def check_ours(self) -> None:
@@ -113,7 +112,6 @@ class Folder:
         return below
 
     def names(self) -> list[str]:
-        """Return the names in it."""
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             return os.listdir(listed)

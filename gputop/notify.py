@@ -1,4 +1,4 @@
-"""Notifies a user who is not watching: through the terminal, a command, or a web hook.
+"""Notifies a user who is not watching: through the terminal, or by a command.
 
 No shell ever reads a message, and every message is made harmless first: users choose the names of
 their processes freely.
@@ -6,25 +6,19 @@ their processes freely.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from urllib.parse import urlsplit
 
-from gputop.deadline import within
 from gputop.errors import GputopError, UsageError
-from gputop.headers import bearer, header_of
 from gputop.model.machine.text import printable
 from gputop.settings import NotifySetting
 from gputop.trust import find_program, is_elevated
 from gputop.variables import callers_environment, foreign_sign
 
-TOKEN = "GPUTOP_WEBHOOK_TOKEN"
-"""The variable with the bearer token of a web hook."""
 MESSAGE = "GPUTOP_MESSAGE"
 """The variable that gives the message to a command, as its last argument does."""
 _TITLE = "gputop"
@@ -32,9 +26,6 @@ _MAX_MESSAGE_CHARS = 400
 _CALLS = re.compile(r"<(?=\S)|(?<!\w)@(?=\w)|\](?=\()")
 """Where a chat's markup begins: Slack's <...>, the @name of others, Markdown's [text](link)."""
 _COMMAND_TIMEOUT = 30.0
-_WEBHOOK_TIMEOUT = 10.0
-_WHOLE_TIMEOUT = 30.0
-"""Seconds for a whole request: a server may send one byte at a time."""
 _ONLY_9 = ("iterm", "kitty", "ghostty", "wezterm", "warp")
 _ONLY_777 = ("rxvt", "foot", "konsole", "vte")
 _NEITHER = ("linux", "dumb", "unknown", "screen", "vt1", "vt2", "cons", "eterm", "sun", "ansi")
@@ -139,78 +130,3 @@ def _environment() -> dict[str, str]:
     """Return the user's own variables; for root, who may have another user's, only trusted ones."""
     is_others = is_elevated() and foreign_sign()
     return dict(os.environ) if is_others else callers_environment()
-
-
-# A web hook
-
-
-def webhook_of(text: str) -> tuple[str, dict[str, str]]:
-    """Return the URL and the headers of a web hook: a URL, or @FILE with the URL in its first line
-    and one header in each line below. UsageError."""
-    lines = [text]
-    if text.startswith("@"):
-        lines = _lines_of(text[1:])
-    headers = {"Content-Type": "application/json", "User-Agent": "gputop"}
-    for line in lines[1:]:
-        header = header_of(line)
-        if header is None:
-            raise UsageError(f"{text[1:]!r} has a line that is no header: Name: value")
-        headers.update([header])
-    if token := os.environ.get(TOKEN):
-        headers["Authorization"] = bearer(token, TOKEN)
-    url = lines[0].strip()
-    try:
-        parts = urlsplit(url)
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname and parts.port != 0)
-        has_login = parts.username is not None
-    except ValueError:
-        is_web = has_login = False
-    if has_login:
-        raise UsageError(
-            "the web hook has a login in its URL, which is not sent: give it as a header,"
-            " Authorization: Basic ..., in the file of --webhook @FILE"
-        )
-    if not (is_web and url.isascii() and url.isprintable() and " " not in url):
-        raise UsageError("the web hook is not a URL that begins with https:// or http://")
-    return url, headers
-
-
-def _lines_of(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read(1 << 16).splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path!r} cannot be read: {reason}") from None
-    return [line for line in lines if line.strip()] or [""]
-
-
-def notify_webhook(message: str, url: str, headers: Mapping[str, str]) -> None:
-    """Post `{"text": message}`. GputopError names only the host: a URL may be a secret."""
-    host = printable(urlsplit(url).hostname or "", 100)
-    data = json.dumps({"text": cleaned(message)}).encode()
-    try:
-        within(_WHOLE_TIMEOUT, lambda: _post(url, data, headers))
-    except (OSError, ValueError) as error:
-        code, reason = getattr(error, "code", None), getattr(error, "reason", None)
-        words = f"HTTP {code}" if code is not None else printable(str(reason or error), 200)
-        if isinstance(error, ValueError):  # its text quotes the header or the URL
-            words = "it has a URL or a header that cannot be sent"
-        raise GputopError(f"the web hook at {host} has not taken the message: {words}") from None
-
-
-def _post(url: str, data: bytes, headers: Mapping[str, str]) -> None:
-    """Post the data. OSError, which urllib's errors are; ValueError."""
-    from http.client import HTTPException, InvalidURL
-    from urllib import request
-
-    from gputop.sources.prometheus.client import NoRedirect
-
-    try:
-        opener = request.build_opener(NoRedirect)
-        wanted = request.Request(url, data, dict(headers), method="POST")
-        opener.open(wanted, timeout=_WEBHOOK_TIMEOUT).close()
-    except InvalidURL as error:
-        raise ValueError(str(error)) from None
-    except HTTPException as error:
-        raise OSError(type(error).__name__) from None

@@ -303,7 +303,6 @@ def from_environment(settings: Settings, environ: Mapping[str, str]) -> Settings
 
 
 def described(settings: type[msgspec.Struct], name: str) -> str:
-    """Return the description of a setting."""
     notes = getattr(get_type_hints(settings, include_extras=True)[name], "__metadata__", ())
     return "".join(note.description or "" for note in notes)
 

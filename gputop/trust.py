@@ -212,10 +212,6 @@ def roots_of(search: str) -> str:
     return ":".join(filter(is_roots, search.split(":")))
 
 
-def _package() -> str:
-    return os.path.dirname(os.path.abspath(__file__))
-
-
 def _is_program(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
@@ -264,7 +260,7 @@ def is_unmapped(uid: int) -> bool:
 
 def _own_uid() -> int:
     try:
-        uid = os.stat(_package()).st_uid
+        uid = os.stat(os.path.dirname(os.path.abspath(__file__))).st_uid
     except OSError:  # a carried agent's modules are not files
         return 0
     return 0 if uid == _UNMAPPED else uid

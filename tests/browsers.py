@@ -46,19 +46,28 @@ def viewers(server: subprocess.Popen[str]) -> list[int]:
 
 
 class View:
-    """What one browser is sent, on a terminal."""
+    """What one browser is sent, on a terminal. It reads all the time, as a browser does: the server
+    ends the view of one that answers no pings."""
 
     def __init__(self, socket: Any) -> None:
         self.socket = socket
         self._screen = pyte.Screen(160, 40)
         self._stream = pyte.ByteStream(self._screen)
+        self._news = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while (message := await self.socket.receive()).type == aiohttp.WSMsgType.BINARY:
+            self._stream.feed(_UNKNOWN.sub(b"", message.data))
+            self._news.set()
+        self._news.set()
 
     async def wait_for(self, text: str) -> str:
         """What is shown, once this is in it."""
         while text not in (shown := "\n".join(self._screen.display)):
-            message = await self.socket.receive(TIMEOUT)
-            assert message.type == aiohttp.WSMsgType.BINARY, shown
-            self._stream.feed(_UNKNOWN.sub(b"", message.data))
+            assert not self._reader.done(), shown
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), TIMEOUT)
         return shown
 
     async def type(self, keys: str) -> None:
@@ -66,10 +75,12 @@ class View:
 
     async def close_code(self) -> int | None:
         """The code with which the server ends it, after all that it still sends."""
-        while (await self.socket.receive(TIMEOUT)).type == aiohttp.WSMsgType.BINARY:
-            pass
+        await asyncio.wait_for(self._reader, TIMEOUT)
         code: int | None = self.socket.close_code
         return code
+
+    def end(self) -> None:
+        self._reader.cancel()
 
 
 @asynccontextmanager
@@ -78,7 +89,11 @@ async def view_of(address: str, size: str = "width=160&height=40") -> AsyncItera
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}ws?{size}") as socket,
     ):
-        yield View(socket)
+        view = View(socket)
+        try:
+            yield view
+        finally:
+            view.end()
 
 
 def hold(address: str, count: int) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bench import manual
 from bench.machines import TIMED, Shape, machine
 from bench.measures import Session, Values
-from bench.medians import markdown
 from bench.oneshot import cost
 from bench.programs import Program, installed
 from bench.report import dump, facts, table
-from bench.suite import cases
+from bench.suite import cases, of_manual
 from bench.tree import cpu_seconds, memory_mib
 
 SHAPE = Shape(2, 4)
@@ -89,22 +89,47 @@ def test_calls_take_as_long_as_the_table_says() -> None:
     assert dear >= 2 * 16e-3, "the list, and before that its length"
 
 
-def test_medians_of_several_runs(tmp_path: Path) -> None:
-    files = []
-    for run, (ours, theirs) in enumerate([(0.1, None), (0.5, 0.4), (0.2, None)]):
+def test_the_table_of_the_manual_is_made_of_several_runs(tmp_path: Path) -> None:
+    page = tmp_path / "bench.md"
+    page.write_text("# Bench\n\n<!-- measured -->\n\nold\n\n| old |\n\n<!-- end -->\n\nThe end.\n")
+    versions = {"gputop": "1", "nvitop": "2", "nvtop": "3"}
+    about, runs = [], []
+    for load, (ours, theirs) in enumerate([(0.1, None), (0.5, 0.4), (0.2, None)]):
+        about.append(
+            {"time": "2026-11-23T12:00:00+00:00", "commit": "0123abc", "cpus": 2, "load": [load],
+             "kernel": "6.18.0-x", "python": "3.11.7", "versions": versions}
+        )  # fmt: skip
         values: dict[str, dict[str, Values]] = {
             "once 8x200": {"gputop": {"text_wall": ours}, "nvitop": {"text_wall": 0.4}},
-            "hung 8x200 200x50": {"gputop": {"key_p95": ours}, "nvitop": {"key_p95": theirs}},
-        }
-        files.append(tmp_path / f"{run}.json")
-        about = {"versions": {"gputop": "1", "nvitop": "2"}}
-        files[-1].write_text(dump(about, values), encoding="utf-8")
-    assert markdown(files).splitlines() == [
-        "|  | gputop 1 | nvitop 2 | of nvitop |",
-        "| --- | ---: | ---: | ---: |",
-        "| one snapshot as text, ms | 200 | 400 | 0.50 |",
-        "| one GPU hangs: key to screen, p95, ms | 200 | - |  |",
+            "hung 8x200 200x50": {"gputop": {"key_p95": ours}, "nvitop": {"key_p95": theirs},
+                                  "nvtop": {"key_p95": 0.1}},
+        }  # fmt: skip
+        runs.append(values)
+    manual.write(about, runs, page)
+    assert page.read_text().splitlines() == [
+        "# Bench",
+        "",
+        "<!-- measured -->",
+        "",
+        "Measured on 2026-11-23, commit 0123abc: medians of three runs on 2 cores, load 0 to 2 "
+        "before it (Linux 6.18.0, Python 3.11.7).",
+        "",
+        "|  | gputop 1 | nvitop 2 | nvtop 3 | of nvitop | of nvtop |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| one snapshot as text, ms | 200 | 400 |  | 0.50 |  |",
+        "| one GPU hangs: key to screen, p95, ms | 200 | - | 100 |  | 2.00 |",
+        "",
+        "<!-- end -->",
+        "",
+        "The end.",
     ]
+
+
+def test_the_page_has_the_rows_that_are_measured_for_it() -> None:
+    text = manual.PAGE.read_text(encoding="utf-8")
+    assert text.count("<!-- measured -->") == text.count("<!-- end -->") == 1
+    assert text.count("| of nvitop |") == 1, "one table, made in one go"
+    assert {str(case) for case, _ in of_manual()} == set(manual.ROWS)
 
 
 def test_parts_are_chosen_by_their_names() -> None:

@@ -19,7 +19,6 @@ from gputop.commands.kill import _QUIET
 from tests.agent.driving import gone, python_on_gpu, sleeping, until
 from tests.conftest import OURSELVES, MachineFactory, needs_root, rest_long
 from tests.driver import Machine
-from tests.patience import Deadline
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
@@ -28,6 +27,8 @@ Done = subprocess.CompletedProcess[str]
 Kill = Callable[..., Done]
 KILL = [sys.executable, "-m", "gputop", "kill"]
 GIB = 2**30
+NAMES = ("train", "eval", "stuck")
+NO_CORE = "no core was there for a hand that does not pause"
 
 
 @pytest.fixture
@@ -231,33 +232,37 @@ def test_what_was_typed_before_it_asks_answers_nothing(typed: bytes, here: Machi
 @pytest.mark.parametrize("keys", [b"y\r", b"\ry"])
 def test_keys_that_come_in_a_stream_answer_nothing(keys: bytes, here: Machine) -> None:
     """Whoever types through the question has not read it."""
-    with on_terminal(here, "train") as terminal:
-        deadline = Deadline(15)
-        while "would get SIGTERM" not in terminal.text:
-            assert deadline.left() > 0
-            type_for(terminal, keys, 0.03)
-        for _ in range(30):
-            type_for(terminal, keys, 0.03)
-        terminal.wait_for("[y/N]")
-        terminal.send(b"\r")
-        terminal.wait_for("nothing was sent")
-        assert terminal.exit_code() == 1
-    assert "train" in here.pids
-
-
-def test_keys_without_an_end_are_no_answer(here: Machine) -> None:
-    for name in ("train", "eval", "stuck"):
+    for name in NAMES:
         with on_terminal(here, name) as terminal:
-            longest, last = 0.0, time.monotonic()
-            while longest < _QUIET / 2 and "without a pause" not in terminal.text:
-                type_for(terminal, b"y\r", 0.03)
-                last, before = time.monotonic(), last
-                longest = max(longest, last - before)
-            if longest < _QUIET / 2:
+            type_until(terminal, keys, "would get SIGTERM")  # a pause is none before the question
+            if type_until(terminal, keys, "without a pause", turns=30):
+                terminal.wait_for("[y/N]")
+                terminal.send(b"\r")
+                terminal.wait_for("nothing was sent")
                 assert terminal.exit_code() == 1
                 assert name in here.pids
                 return
-    pytest.skip("no core was there for a hand that does not pause")
+    pytest.skip(NO_CORE)
+
+
+def test_keys_without_an_end_are_no_answer(here: Machine) -> None:
+    for name in NAMES:
+        with on_terminal(here, name) as terminal:
+            if type_until(terminal, b"y\r", "without a pause"):
+                assert terminal.exit_code() == 1
+                assert name in here.pids
+                return
+    pytest.skip(NO_CORE)
+
+
+def type_until(terminal: Terminal, keys: bytes, shown: str, turns: int = 1000) -> bool:
+    """Type until this is shown, or so often; return whether the hand never came near a pause."""
+    longest, last = 0.0, time.monotonic()
+    while shown not in terminal.text and turns:
+        type_for(terminal, keys, 0.03)
+        last, before, turns = time.monotonic(), last, turns - 1
+        longest = max(longest, last - before)
+    return longest < _QUIET / 2
 
 
 def type_for(terminal: Terminal, keys: bytes, seconds: float) -> None:

@@ -254,7 +254,7 @@ def test_leafing_through() -> None:
     with Terminal([*GPUTOP, "help", "filter"], cols=80, rows=24) as terminal:
         terminal.wait_for("gputop help filter")
         terminal.wait_for("processes with both words")
-        terminal.send(b"n")
+        terminal.send(b"\x1b[C")
         terminal.wait_for("gputop help free")
         terminal.wait_for("What free means")
         terminal.send(b"\x1b[D")
@@ -262,6 +262,10 @@ def test_leafing_through() -> None:
         terminal.send(b"G")
         terminal.wait_for("In gputop kill")
         terminal.send(b"c")
+        terminal.wait_for(TOPICS["start"][:40])
+        terminal.send(b"jj\r")
+        terminal.wait_for("gputop help keys")
+        terminal.send(b"\x1b")
         terminal.wait_for(TOPICS["start"][:40])
         terminal.send(b"q")
         assert terminal.exit_code() == 0
@@ -279,7 +283,9 @@ def test_searching_on_the_screen(tmp_path: Path) -> None:
         terminal.send(b"/")
         terminal.wait_for("a word")
         terminal.send(b"pidfd\r")
-        terminal.wait_for("security: Signals and containers")
+        terminal.wait_for("gputop help killing")
+        terminal.send(b"n")
+        terminal.wait_for("gputop help security")
         terminal.send(b"x")
         assert terminal.exit_code() == 0
 

@@ -1,14 +1,9 @@
-"""How somebody is told: the bytes for a terminal, a command that really runs, a web server."""
+"""How somebody is told: the bytes for a terminal, a command that really runs."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,10 +12,8 @@ from gputop.errors import GputopError, UsageError
 from gputop.notify import (
     cleaned,
     notify_command,
-    notify_webhook,
     split_command,
     terminal_sequence,
-    webhook_of,
 )
 from gputop.settings import NotifySetting
 from tests.terminal import Terminal
@@ -137,57 +130,6 @@ def test_what_is_no_command(command: str) -> None:
         split_command(command)
 
 
-# A web hook
-
-
-class Hook(HTTPServer):
-    """A web server that answers with one status, and keeps what it was sent."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status = status
-        self.told: list[tuple[str, dict[str, str], bytes]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/secret"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.told.append((self.path, dict(self.headers), body))
-        self.send_response(self.server.status)
-        if self.server.status == 302:
-            self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    do_GET = do_POST  # noqa: N815 - http.server calls it so
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def hook(status: int = 200) -> Iterator[Hook]:
-    with Hook(status) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def test_a_web_hook_gets_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUTOP_WEBHOOK_TOKEN", "s3cret")
-    with hook() as server:
-        (tmp_path / "hook").write_text(f"{server.url}\n\nX-Team: lab\n")
-        notify_webhook(HOSTILE, *webhook_of(f"@{tmp_path}/hook"))
-    [(path, headers, body)] = server.told
-    assert (path, json.loads(body)) == ("/secret", {"text": cleaned(HOSTILE)})
-    assert headers["Content-Type"] == "application/json"
-    assert (headers["Authorization"], headers["X-Team"]) == ("Bearer s3cret", "lab")
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -199,66 +141,4 @@ def test_a_web_hook_gets_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_the_name_of_a_process_calls_nobody_in_a_chat(name: str, words: str) -> None:
-    with hook() as server:
-        notify_webhook(f"{name} has ended", server.url, {})
-    [(_, _, body)] = server.told
-    assert json.loads(body) == {"text": f"gputop: {words} has ended"}
-
-
-@pytest.mark.parametrize(("status", "reason"), [(500, "HTTP 500"), (302, "HTTP 302")])
-def test_a_web_hook_that_refuses(status: int, reason: str) -> None:
-    """A redirection is not followed, and the URL, which may be a secret, is not told."""
-    with hook(status) as server, pytest.raises(GputopError) as told:
-        notify_webhook("a", *webhook_of(server.url))
-    assert str(told.value) == f"the web hook at 127.0.0.1 has not taken the message: {reason}"
-    assert [path for path, _, _ in server.told] == ["/secret"]
-
-
-def test_nobody_listens() -> None:
-    with hook() as server:
-        pass
-    with pytest.raises(GputopError, match=r"has not taken the message: .*refused"):
-        notify_webhook("a", *webhook_of(server.url))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "example.org/x", "file:///etc/passwd", "ftp://a/b", "http://", "https://a/b c", "http://[",
-     "https://a/\x1b", "@/no/such/file"],
-)  # fmt: skip
-def test_what_is_no_web_hook(text: str) -> None:
-    with pytest.raises(UsageError):
-        webhook_of(text)
-
-
-@pytest.mark.parametrize("token", ["s3cret\r", "s3cret\n", "s3crét"])
-def test_a_token_that_no_header_takes_is_not_shown(
-    token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one from a file with the line ends of Windows."""
-    monkeypatch.setenv("GPUTOP_WEBHOOK_TOKEN", token)
-    with pytest.raises(UsageError, match="GPUTOP_WEBHOOK_TOKEN has a character") as told:
-        webhook_of("https://a/b")
-    assert "s3cr" not in str(told.value)
-
-
-@pytest.mark.parametrize("url", ["https://bob:s3cret@a/b", "https://s3cret@a", "http://a:s3cret/"])
-def test_a_login_in_a_web_hook_is_not_shown(url: str) -> None:
-    with pytest.raises(UsageError) as told:
-        webhook_of(url)
-    assert "s3cret" not in str(told.value)
-
-
-def test_what_cannot_be_sent_is_not_shown() -> None:
-    for url, name in (("http://a/s3cret\x7f", "X"), ("http://a/", "s3cret: a")):
-        with pytest.raises(GputopError, match="a URL or a header that cannot be sent") as told:
-            notify_webhook("a", url, {name: "b"})
-        assert "s3cret" not in str(told.value)
-
-
-@pytest.mark.parametrize("line", ["X-Hush", "X hush: b", "X-Team: hush\x07", ": hush"])
-def test_headers_that_are_none(line: str, tmp_path: Path) -> None:
-    (tmp_path / "hook").write_text(f"https://a/b\n{line}\n")
-    with pytest.raises(UsageError, match="no header") as told:
-        webhook_of(f"@{tmp_path}/hook")
-    assert "hush" not in str(told.value)
+    assert cleaned(f"{name} has ended") == f"gputop: {words} has ended"

@@ -20,7 +20,6 @@ from gputop import trust
 from gputop.reservations.folder import LockFolder, ReservationError
 from gputop.reservations.hold import Hold, tidy
 from gputop.reservations.locks import MOST_OF_A_USER, LockFile, entries, read_locks
-from tests.agent.driving import start_as
 from tests.conftest import in_child, needs_root
 from tests.tui.live import gone
 
@@ -290,49 +289,33 @@ def test_a_reader_is_in_nobodys_way(locks: Path) -> None:
 KEEPER = """
 import fcntl, os, sys
 fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
-child = os.fork() if sys.argv[2:] else 0
-if child:
-    print(os.getpid(), flush=True)
-    os._exit(0)
-print(os.getpid(), flush=True)
+print(flush=True)
 sys.stdin.read()
 """
-"""Locks a folder; with a second word a child keeps it locked, and the taker ends."""
+"""Locks a folder."""
 
 
 @contextmanager
-def keeping(path: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def keeping(path: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-c", KEEPER, path, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", KEEPER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as keeper:  # fmt: skip
         assert keeper.stdout is not None
-        for _ in ("taker", *words):
-            keeper.stdout.readline()
+        keeper.stdout.readline()
         yield keeper
         assert keeper.stdin is not None
         keeper.stdin.close()
 
 
 @pytest.mark.system
-def test_who_keeps_the_folder_locked_is_named(locks: Path) -> None:
-    with LockFolder() as folder, keeping(folder.path) as keeper:
+def test_who_keeps_the_folder_locked_is_waited_for_once(locks: Path) -> None:
+    with LockFolder() as folder, keeping(folder.path):
         with folder.exclusive(timeout=0.1) as held:
-            assert (held, folder.kept_by) == (False, f"PID {keeper.pid}")
+            assert (held, folder.is_kept) == (False, True)
         with folder.exclusive() as held:  # it is not waited for again
             assert not held
     with LockFolder() as folder, folder.exclusive(timeout=5) as held:
         assert held
-
-
-@needs_root
-@pytest.mark.system
-def test_an_innocent_process_with_the_takers_pid_is_not_named(locks: Path) -> None:
-    with LockFolder() as folder, keeping(folder.path, "child") as taker:
-        taker.wait()
-        with start_as(taker.pid, ["sleep", "60"]) as innocent:
-            with folder.exclusive(timeout=0.1) as held:
-                assert (held, folder.kept_by) == (False, "somebody")
-            innocent.kill()
 
 
 @needs_root

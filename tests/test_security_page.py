@@ -27,7 +27,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
           "sources/ssh/loader.py"}),
         (r"\bshutil\.which|import which", set()),
         (r"AF_UNIX|\.connect\(|urlopen|build_opener|http\.client",
-         {"notify.py", "sources/shared.py", "sources/prometheus/client.py",
+         {"sources/shared.py", "sources/prometheus/client.py",
           "agent/process/reader.py"}),
         (r"create_server\(|\.bind\(\(|TCPSite\(", {"export/http.py", "export/browser/server.py"}),
         (r"/proc/\{[\w.]*pid\}/root", {"agent/process/mounts.py"}),

@@ -18,7 +18,7 @@ from gputop.cli import main
 from gputop.commands.targets.selection import selection_of
 from gputop.commands.targets.wait_conditions import ProcessesEnd
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply
 from gputop.sources.source import Source
 from tests.agent.driving import sleeping
@@ -214,19 +214,19 @@ def test_gpus_get_free(machine: MachineFactory) -> None:
 
 @pytest.mark.system
 def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
-    """A web hook that takes nothing is told, and is an exit status."""
+    """A command that fails is told, and is an exit status."""
     here.update(lambda scenario: [gpu.update(utilization={"gpu": 50, "memory": 0})
                                   for gpu in scenario["gpus"]])  # fmt: skip
     busy = "waiting for GPU 0 to be below 5 %"
     late = Waiting(here, "--idle", "1s", "--gpu", "0", "--timeout", "1s").ends()
     assert late == (124, "", f"gputop: {busy}\ngputop: timed out after 1s: {busy}")
-    waiting = Waiting(here, "--idle", "1s", "--gpu", "0", "--webhook", "http://127.0.0.1:1/x")
+    waiting = Waiting(here, "--idle", "1s", "--gpu", "0", "--notify-command", "false")
     waiting.says()
     here.change(gpu=0, utilization={"gpu": 4, "memory": 0})
     status, out_, errors = waiting.ends()
     assert status == 5
     assert re.fullmatch(r"GPU 0 on \S+ has been below 5 % for 1s", out_)
-    assert errors.startswith("gputop: the web hook at 127.0.0.1 has not taken the message: ")
+    assert errors == "gputop: false ended with status 1: nobody may know"
 
 
 @pytest.mark.system
@@ -265,7 +265,7 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
         ("12 --user me", "PIDs cannot be used with --gpu and --user"),
         ("12 train", "PIDs or words of the filter, not both"),
         ("-H a,b 12", "a PID belongs to one machine: give one host"),
-        ("12 --webhook example.org", "the web hook is not a URL that begins with https://"),
+        ("12 --webhook https://a/b", "unrecognized arguments: --webhook https://a/b"),
         ("12 --notify-command 'x", '"\'x" is not a command: No closing quotation'),
         ("12 --every 90", "argument --every: '90' is not a time from 0.1 to 60 seconds"),
         ("12 --idle 0", "argument --idle: '0' is not a time, as 90, 10m or 2h"),

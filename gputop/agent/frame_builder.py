@@ -70,7 +70,6 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         )
 
     def processes(self, reading: GpuReading) -> list[Process]:
-        """Return the processes in the driver's lists."""
         newest = latest_start(reading.sample.listed)
         return [self._process(run, reading, newest) for run in reading.sample.running]
 
@@ -84,9 +83,10 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         if process is not None and (process.start_ticks or 0) > newest:
             process = None  # the process that the driver listed has ended, and another has its PID
         process = process or self.silent.get(run.pid) or Process(run.pid)
+        id_ = process.id
         idle_for = None
         if self.idle is not None and answered is not None:
-            key = values["index"], process.id
+            key = values["index"], id_
             measured = None if of_gpu.unassigned and not (sample and sample.is_busy) else samples
             idle_for = self.idle.of_process(key, measured, values.get("utilization"), answered)
         return replace(
@@ -102,8 +102,8 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             decoder_utilization=sample.decoder if sample else None,
             idle_for=idle_for,
             elsewhere=elsewhere,
-            origin=self.enrichment.origins.get(process.id),
-            cuda_context=None if run.type == "G" else self.enrichment.contexts.get(process.id),
+            origin=self.enrichment.origins.get(id_),
+            cuda_context=None if run.type == "G" else self.enrichment.contexts.get(id_),
         )
 
 

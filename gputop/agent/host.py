@@ -40,7 +40,6 @@ class HostFacts:
         self._counted = math.inf
 
     def read(self) -> Host:
-        """Return the host as it is now."""
         before, self._counted = self._counted, time.monotonic()
         cpu, memory = psutil.cpu_percent(), psutil.virtual_memory()
         return replace(
@@ -94,7 +93,6 @@ def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | 
 
 
 def kernel_module_version(root: FolderPath = "/") -> str | None:
-    """Return the version of the loaded NVIDIA kernel module; None if none is loaded."""
     paths = "proc/driver/nvidia/version", "sys/module/nvidia/version"
     text = read_file(f"{root}/{paths[0]}") or read_file(f"{root}/{paths[1]}")
     for word in (text or "").split():

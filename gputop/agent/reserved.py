@@ -9,7 +9,7 @@ from gputop.agent.process.users import UserNames
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import Reservation
 from gputop.reservations.folder import folder_paths, is_there
-from gputop.reservations.locks import QUEUE, LockFile, read_locks
+from gputop.reservations.locks import LockFile, read_locks
 
 _TIMEOUT = 0.05
 """Seconds that a tick waits for the reservations."""
@@ -40,7 +40,7 @@ class ReservationReader:
         if time.monotonic() >= self._due:
             self._worker.ask()
         self._worker.wait(time.monotonic() + _TIMEOUT)
-        locks = [lock for lock in self._worker.latest or () if lock.uuid != QUEUE]
+        locks = self._worker.latest or []
         self._users.prepare(lock.uid for lock in locks)
         return {lock.uuid: self._reservation(lock) for lock in reversed(locks)}
 

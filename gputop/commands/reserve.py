@@ -19,7 +19,7 @@ from gputop.model.machine.gpu import Gpu, gpus_named
 from gputop.output import complain, write
 from gputop.reservations import holder
 from gputop.reservations.hold import Hold, remove
-from gputop.reservations.locks import QUEUE, LockFile, read_locks
+from gputop.reservations.locks import LockFile, read_locks
 from gputop.sources.ask import readable_frame
 from gputop.sources.child import end_all
 from gputop.sources.opening import TABLE, open_source
@@ -29,7 +29,7 @@ DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these al
 EPILOG = """\
 examples:
   eval "$(gputop reserve --for 30m)"    a GPU for this shell, half an hour long
-  gputop reserve --list                 who has reserved what, and who waits
+  gputop reserve --list                 who has reserved what
   gputop reserve --release 3            give GPU 3 back; all for all of your own
 
 A small process of yours holds the reservation until the time is over or the
@@ -124,7 +124,7 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
 
 def _list() -> int:
     locks, gpus = read_locks(), _gpus()
-    names = {QUEUE: "waits"} | {gpu.uuid: str(gpu.index) for gpu in gpus}
+    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
     rows = [[names.get(lock.uuid, lock.uuid), *_cells(lock)] for lock in locks]
     heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
     write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
@@ -140,7 +140,7 @@ def _cells(lock: LockFile) -> list[str]:
 
 
 def _release(word: str) -> int:
-    own = [lock for lock in read_locks() if lock.uid == os.geteuid() and lock.uuid != QUEUE]
+    own = [lock for lock in read_locks() if lock.uid == os.geteuid()]
     shown = text.printable(word, 100)
     if word != "all":
         wanted = _uuids(word)

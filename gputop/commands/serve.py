@@ -66,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadcast]:
-    """Start the sources."""
     interval = session_of(options).interval
     broadcasts = []
     for host in options.hosts or (None,):

@@ -46,7 +46,7 @@ examples:
   gputop wait --user alice                 until alice computes on no GPU
   gputop wait --free 2 --min-free 40G      until two GPUs are free, as gputop free means it
   gputop wait --idle 10m --gpu 3           until GPU 3 has been below 5 % for ten minutes
-  gputop wait 21195 --timeout 2h --webhook @hook.txt
+  gputop wait 21195 --timeout 2h --notify-command 'mail -s gputop me'
 
 A filter waits for the processes that it finds at the start; --user alone waits for later ones, too.
 With several hosts it waits for all of them, but --free takes the first.
@@ -90,9 +90,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="notify as the settings notify (the terminal) and notify_command say")  # fmt: skip
     add("--notify-command", metavar="COMMAND",
         help="run this, without a shell, with the message as its last argument")  # fmt: skip
-    add("--webhook", metavar="URL",
-        help='post {"text": MESSAGE} there; @FILE has the URL, and headers below it;'
-        f" {notify.TOKEN} is sent as a bearer token")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -250,8 +247,8 @@ class _Wait:
 
 
 def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
-    """Return the functions that notify. UsageError for an invalid command or web hook: the user
-    should know before the wait."""
+    """Return the functions that notify. UsageError for an invalid command: the user should
+    know before the wait."""
     settings, commands = read_believed(os.environ), []
     ways: list[Callable[[str], None]] = []
     if options.notify:
@@ -261,9 +258,6 @@ def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
     for command in commands:
         notify.split_command(command)
         ways.append(partial(notify.notify_command, command=command))
-    if options.webhook is not None:
-        url, headers = notify.webhook_of(options.webhook)
-        ways.append(partial(notify.notify_webhook, url=url, headers=headers))
     return ways
 
 

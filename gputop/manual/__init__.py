@@ -95,7 +95,6 @@ def page(topic: str) -> str:
 
 
 def blocks(markdown: str) -> Iterator[Block]:
-    """Yield the blocks of a page."""
     for part in _parts(markdown):
         first = part[0]
         if first.startswith("```"):
@@ -266,9 +265,3 @@ def _searched(block: Block) -> list[str]:
     if block.kind == "code":
         return [line.strip() for line in block.text.splitlines()]
     return [inline(block.text.lstrip("# "))]
-
-
-def contents() -> str:
-    """Return the topics and their subjects as a Markdown table."""
-    rows = [f"| gputop help {topic} | {about} |" for topic, about in TOPICS.items()]
-    return "\n".join(["| page | |", "|---|---|", *rows]) + "\n"

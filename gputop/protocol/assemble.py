@@ -266,7 +266,6 @@ def _declared(gpus: Sequence[Gpu]) -> set[str]:
 
 
 def _values(column: Any, count: int) -> Sequence[Any]:
-    """Return a value for each row."""
     if not isinstance(column, list):
         return [column] * count
     if len(column) != count:
@@ -275,7 +274,6 @@ def _values(column: Any, count: int) -> Sequence[Any]:
 
 
 def _gpu(facts: Gpu, numbers: Iterator[tuple[str, Any]]) -> Gpu:
-    """Return a GPU with its numbers."""
     values: dict[str, Any] = {"index": facts.index}
     sections: dict[str, dict[str, Any]] = {name: {} for name in GPU_SECTIONS}
     for name, value in numbers:

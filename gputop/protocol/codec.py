@@ -40,7 +40,6 @@ def _decode(kind: Any, line: bytes) -> Any:
 
 
 def encode_line(number: int, message: AgentMessage) -> bytes:
-    """Return a line of the agent."""
     return encode((number, message)) + b"\n"
 
 

@@ -19,9 +19,8 @@ from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Host, Problem, ProcessFacts
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.liveness import ProcessLiveness
 from gputop.model.machine.probed import Probed
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.model.machine.topology import Links, Topology
 

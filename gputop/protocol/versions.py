@@ -20,7 +20,6 @@ class Versions(NamedTuple):
         return f"{self.oldest}-{self.newest}"
 
     def includes(self, version: int) -> bool:
-        """Return whether a version is in the range."""
         return self.oldest <= version <= self.newest
 
     def shared(self, other: Versions) -> int | None:

@@ -33,7 +33,6 @@ class Extent(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Extent:
-        """Return the extent of lines."""
         return cls(len(data), data.count(b"{") + data.count(b"["), data.count(b","))
 
     def plus(self, other: Extent) -> Extent:

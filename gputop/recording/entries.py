@@ -64,7 +64,6 @@ def stream_of(host: str) -> int:
 
 
 def unpack(data: bytes) -> IndexEntry | None:
-    """Return the IndexEntry in these bytes; None if it is not valid."""
     if len(data) != SIZE:
         return None
     body, check = _RECORD.unpack(data)

@@ -64,7 +64,6 @@ class DataOutput:
             _append(self._index, packed)
 
     def close(self) -> None:
-        """Close both files."""
         os.close(self._index)
         os.close(self._data)
 

@@ -114,7 +114,6 @@ class Recording:
         return min(track.times[0] for track in tracks), max(track.times[-1] for track in tracks)
 
     def times(self, host: str) -> Sequence[float]:
-        """Return the times of all samples of a host, sorted."""
         times = array("d")
         for track in self._tracks(host):
             in_order = not times or times[-1] <= track.times[0]

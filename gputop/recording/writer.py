@@ -99,7 +99,6 @@ class RecordingWriter:
         return self._is_folder and is_large
 
     def close(self) -> None:
-        """Close the files."""
         if self._output is not None:
             self._output.close()
             self._output = None
@@ -211,7 +210,6 @@ class HostFolders:
         return self._writers[host].is_swollen(host)
 
     def close(self) -> None:
-        """Close the files."""
         for writer in self._writers.values():
             writer.close()
 

@@ -16,7 +16,5 @@ writing. flock(2) lacks the first and the last. Why a file for each reservation,
 each GPU: no user has to open, believe or clean up a file that another user has made.
 
 Choosing and taking GPUs is done under one lock for all users, flock on the folder itself: there is
-no lock file that another user could replace, and /proc/locks names the holder.
-
-`queue.RANDOM` is a place in the queue for a GPU, the oldest first.
+no lock file that another user could replace.
 """

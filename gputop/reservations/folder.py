@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from contextlib import contextmanager
 
 from gputop.deadline import within
 from gputop.errors import GputopError
@@ -25,11 +23,8 @@ _TIMEOUT = 5.0
 """Seconds that a file system has to answer."""
 _LOCK_TIMEOUT = 10.0
 """Seconds to wait for others who choose at the same time: each takes some milliseconds."""
-_HOLDER_TIMEOUT = 0.5
 _MAKING = 0.2
 """Seconds for who makes the folder to open it to all, after which its mode is a mistake."""
-_MOST_DESCRIPTORS = 4096
-"""Descriptors of a process that are searched for the lock."""
 
 
 class ReservationError(GputopError):
@@ -80,8 +75,8 @@ class LockFolder:
         except TimeoutError:
             raise ReservationError(f"{' or '.join(folder_paths())} does not answer") from None
 
-        self.kept_by: str | None = None
-        """Who has kept its lock for so long that it is not waited for any more, in words."""
+        self.is_kept = False
+        """Whether another process has kept it locked for so long that it is not waited for."""
 
     def __enter__(self) -> LockFolder:
         return self
@@ -97,7 +92,7 @@ class LockFolder:
         `timeout` seconds it is not waited for any more, and of two who take the same GPU the later
         one gives it back. ReservationError if the folder cannot be locked at all.
         """
-        held = self.kept_by is None and self._lock(timeout)
+        held = not self.is_kept and self._lock(timeout)
         try:
             yield held
         finally:
@@ -109,18 +104,8 @@ class LockFolder:
             is_locked = lock_file(self.descriptor, timeout)
         except OSError as error:
             raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
-        if not is_locked:
-            self.kept_by = self._who()
+        self.is_kept = not is_locked
         return is_locked
-
-    def _who(self) -> str:
-        about = os.fstat(self.descriptor)
-        file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
-        try:
-            pid = within(_HOLDER_TIMEOUT, lambda: _lock_holder(file))
-        except (OSError, TimeoutError):
-            pid = None
-        return f"PID {pid}" if pid else "somebody"
 
 
 def _open() -> tuple[str, int]:
@@ -176,24 +161,3 @@ def _checked(path: str) -> int:
         os.close(descriptor)
         raise ReservationError(f"{path} {wrong}")
     return descriptor
-
-
-def _lock_holder(file: str) -> int | None:
-    """Return the PID of a process that holds a flock on a file, `MAJOR:MINOR:INODE` as in
-    /proc/locks. That names who took the lock, who may have ended, and whose PID may be another's by
-    now: only a process that is seen to have the lock open counts. OSError."""
-    with open("/proc/locks", encoding="ascii", errors="replace") as lines:
-        takers = {int(words[4]) for line in lines
-                  if (words := line.split())[1:2] == ["FLOCK"] and words[5] == file}  # fmt: skip
-    return next((pid for pid in takers if _has_lock(pid, file)), None)
-
-
-def _has_lock(pid: int, file: str) -> bool:
-    """Return whether a descriptor of a process has a flock on a file; False if its descriptors may
-    not be seen."""
-    with suppress(OSError), os.scandir(f"/proc/{pid}/fdinfo") as descriptors:
-        for entry in islice(descriptors, _MOST_DESCRIPTORS):
-            with open(entry.path, "rb") as about:
-                if re.search(rb"^lock:.* FLOCK .* %b " % file.encode(), about.read(4096), re.M):
-                    return True
-    return False

@@ -28,7 +28,7 @@ class Hold:
     def __init__(
         self, folder: LockFolder, uuid: str, command: str, until: float | None = None
     ) -> None:
-        """Take it. `uuid`: the GPU's, or QUEUE; `until`: its end, in seconds since the epoch.
+        """Take it. `uuid`: the GPU's; `until`: its end, in seconds since the epoch.
 
         Call it within `exclusive`. ReservationError if the file cannot be made.
         """

@@ -16,12 +16,10 @@ from gputop.model.machine.text import printable
 from gputop.reservations.folder import LockFolder, folder_paths, open_to_read
 from gputop.trust import open_regular
 
-QUEUE = "queue"
-"""Stands in the place of a UUID for a place in the queue."""
 MOST_BYTES = 2048
 """Bytes of a file that are written and read at most."""
 MOST_OF_A_USER = 512
-"""Files of one user that count, the oldest: more than GPUs and places in the queue that one has."""
+"""Files of one user that count, the oldest: more than the GPUs that one has."""
 _START_TIMEOUT = 0.25
 """Seconds for the start of a process. /proc/PID/stat can block for as long as a process wants (on
 Linux 6.18 while it executes a program, in which the memory of another may hold it up)."""
@@ -33,7 +31,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class LockFile(NamedTuple):
-    """A valid reservation of one GPU, or a place in the queue."""
+    """A valid reservation of one GPU."""
 
     uuid: str
     name: str
@@ -63,9 +61,9 @@ class LockEntry(NamedTuple):
 def read_locks(
     start_of: Callable[[int], int | None] | None = None, held: LockFolder | None = None
 ) -> list[LockFile]:
-    """Return the reservations and the places in the queue, the oldest first. Folders that cannot be
-    read are skipped. `start_of` returns the start of a process in clock ticks, or None; it must not
-    block. `held`: one that is open, and is read whatever has become of its path."""
+    """Return the reservations, the oldest first. Folders that cannot be read are skipped.
+    `start_of` returns the start of a process in clock ticks, or None; it must not block.
+    `held`: one that is open, and is read whatever has become of its path."""
     locks: list[LockFile] = []
     start_of = start_of or _StartReader().start_of
     for path in folder_paths():

@@ -55,7 +55,6 @@ class AgentOutput:
         return self._lines.line(lambda: self._read(seconds), MAX_LINE, _TOO_LONG)
 
     def close(self) -> None:
-        """Close the pipe."""
         os.close(self._descriptor)
 
     def _read(self, seconds: float | None) -> bytes:
@@ -100,7 +99,6 @@ class AgentProcess(PipedProcess):
             os.close(write_end)
 
     def close(self) -> None:
-        """Close its output and errors, at its end. For the thread that reads them."""
         self.output.close()
         if self._errors is not None:
             os.close(self._errors)

@@ -117,16 +117,11 @@ class SharedSource(AgentSource[SharedConnection]):
         """`door`: inherited from the holder; `number`: of the source there; `requested_name`: the
         name that the holder was given with -H; `ended` is called when the holder has ended.
         SourceError if there is none."""
-        self._door, self._number, self._requested_name, self._ended = (
-            door,
-            number,
-            requested_name,
-            ended,
-        )
+        self._connection_to = partial(SharedConnection, door, number, requested_name, ended)
         super().__init__(requested_name or "localhost", INTERVAL)
 
     def _connect(self) -> SharedConnection:
-        return SharedConnection(self._door, self._number, self._requested_name, self._ended)
+        return self._connection_to()
 
     def remember(self, wanted: bool) -> None:
         """Remember nothing: there may be many browsers, each with a process here."""

@@ -31,8 +31,6 @@ from gputop.tui.machine import WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
 from gputop.tui.pages.help import HelpScreen
-from gputop.tui.pages.problem import ProblemScreen
-from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.shown import Shown
 from gputop.tui.table_screen import TableScreen
@@ -225,7 +223,6 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             view.main.processes.select_pid(pid)
 
     def action_leave_host(self) -> None:
-        """Go back to all hosts."""
         if (screen := self.shown.leave()) is not None:
             self._begin_now()
             while self.screen is not screen:
@@ -239,18 +236,10 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     # What keys do.
 
     def action_help(self) -> None:
-        """Show the keys that work now, and how to read the screen."""
-        described, screen = partial(palette.described, self.settings), self.shown.screen
-        keys = [
-            *(key for key in described(screen.BINDINGS) if screen.offers(key)),
-            *(key for key in described(self.BINDINGS) if works(self, key)),
-        ]
-        elsewhere = {"On pages": described(*(page.BINDINGS for page in palette.PAGES)),
-                     "Without a driver": described(ProblemScreen.BINDINGS)}  # fmt: skip
-        if screen is self.shown.all_hosts:
-            of_host = described(MainScreen.BINDINGS)
-            elsewhere = {"On the screen of a host": of_host, **elsewhere}
-        self.push_screen(HelpScreen(keys, elsewhere))
+        """Show the keys of the screen that is shown, and how to read it."""
+        snapshot = self.shown.view and self.shown.view.snapshot
+        moment = snapshot.moment if snapshot else "now"
+        self.push_screen(HelpScreen(palette.keys_of(self, self.settings, self.screen, moment)))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return palette.system_commands(self, self.settings, screen, self.choose_theme)

@@ -104,7 +104,7 @@ class ClusterHosts:
 
     def share_lines(self, size: Size, processes: int) -> None:
         """Show the sums in full, or not at all if the table would get too few lines."""
-        wanted = self._sums.wanted(size.width)
+        wanted = self._sums.wanted
         self._sums.display = size.height - 3 - wanted >= _LEAST_NODES
         self._sums.styles.height = wanted
 
@@ -114,7 +114,6 @@ class ClusterHosts:
             self._want(NodePage(self._page.order, matching=text))
 
     def next_order(self) -> None:
-        """Ask for the nodes in the next order."""
         self._want(self._page._replace(order=following(self._page.order, NODE_ORDERS)))
 
     def open(self, host: str) -> WatchedMachine:
@@ -126,7 +125,6 @@ class ClusterHosts:
         return machine
 
     def leave(self, machine: WatchedMachine) -> None:
-        """End its source."""
         machine.feed.source.close()
         self.machines = []
 

@@ -86,7 +86,6 @@ class FleetHosts:
         return self._processes.listing.filter_by(text)
 
     def next_order(self) -> None:
-        """Sort the hosts in the next order."""
         self._order = following(self._order, ORDERS)
 
     def open(self, host: str) -> WatchedMachine:

@@ -94,11 +94,9 @@ class HostsScreen(TableScreen):
         return "" if self.paused_for is None else paused(self.paused_for)
 
     def pause(self) -> None:
-        """Hold the picture, or go on."""
         self.paused_for = 0 if self.paused_for is None else None
 
     def pass_second(self) -> None:
-        """Count a second of the pause."""
         if self.paused_for is not None:
             self.paused_for += 1
 
@@ -112,7 +110,6 @@ class HostsScreen(TableScreen):
             self.show()
 
     def show(self) -> None:
-        """Show what is known of all hosts."""
         for keys in self.query("#keys").results(KeyLine):  # they are made, and not taken apart
             self.hosts.show(self._heading, self.interval)
             self.share_lines()
@@ -125,8 +122,10 @@ class HostsScreen(TableScreen):
         return is_here and super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
-        states = [machine.link.state for machine in self.hosts.machines]
-        return (binding.action != "login" or "login" in states) and super().offers(binding)
+        is_wanted = binding.action != "login" or any(
+            machine.link.state == "login" for machine in self.hosts.machines
+        )
+        return is_wanted and super().offers(binding)
 
     def action_search(self) -> None:
         self.action_filter()

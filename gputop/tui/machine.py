@@ -127,7 +127,6 @@ class WatchedMachine:
 
     @property
     def link(self) -> HostLink:
-        """How the machine is reached."""
         if (link := self.feed.source.link) is not None:
             return link
         if self.ended:
@@ -188,7 +187,6 @@ class WatchedMachine:
         return Problem(code="agent_ended", text=self._reason, advice=advice)
 
     def listen(self) -> None:
-        """Begin to read the source."""
         self.feed.listen(partial(self._take, self.feed))
 
     def open(self) -> None:
@@ -231,7 +229,6 @@ class WatchedMachine:
             self._post(Arrived(self.feed, unsent))
 
     def handle_frame(self, frame: Frame) -> None:
-        """Take in a frame."""
         before = self._frame
         if before is not None and None is not before.host.boot_id != frame.host.boot_id:
             self._rebooted = frame.time

@@ -304,12 +304,18 @@ class MainScreen(TableScreen):
 
     def _open_process(self, at_environment: bool = False) -> None:
         row = self.processes.selected
-        if row is None or self._shown is None:
-            return
-        key, readonly = self._shown.frame.key(row.process), self.settings.readonly
-        request = self.machine.request
-        page = ProcessScreen(key, request, self._ask_to_signal, at_environment, readonly)
-        self._open(page)
+        if row is not None and self._shown is not None:
+            self._open_page_of(self._shown.frame.key(row.process), at_environment)
+
+    def _open_page_of(self, subject: str | ProcessKey, at_environment: bool = False) -> None:
+        """Open the page of a process, or of a GPU by its key."""
+        if isinstance(subject, str):
+            self._open(GpuScreen(subject, self.settings.processes.idle_after), self._show_only)
+        else:
+            request, readonly = self.machine.request, self.settings.readonly
+            self._open(
+                ProcessScreen(subject, request, self._ask_to_signal, at_environment, readonly)
+            )
 
     def on_process_table_opened(self) -> None:
         self.action_process()
@@ -319,10 +325,10 @@ class MainScreen(TableScreen):
         self._say_above()
 
     def action_graphs(self) -> None:
-        self._open(GraphScreen(self.gpus.history_id))
+        self._open(GraphScreen(self.gpus.graphed_id))
 
     def action_health(self) -> None:
-        self._open(HealthScreen())
+        self._open(HealthScreen(self._open_page_of))
 
     def action_only(self) -> None:
         """Show only the processes of the selected process's GPU, or of the selected GPU; if neither
@@ -338,12 +344,13 @@ class MainScreen(TableScreen):
             self.gpus.action_move(0)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
-        page = GpuScreen(message.key, self.settings.processes.idle_after)
-        self._open(page, self._show_only)
+        self._open_page_of(message.key)
 
     def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
         """Show only the processes of one GPU or MIG device, and focus their table."""
         if key is not None:
+            for page in [*self.above(HealthScreen)]:
+                page.dismiss()
             if "processes" not in self.panes.shown:
                 self._show_only_panes((*self.panes.shown, "processes"))
             self.processes.listing.only_gpu(key, instance)

@@ -137,7 +137,6 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         return action not in _NEVER and super().check_action(action, parameters)
 
     def action_ask_time(self) -> None:
-        """Ask for a time, and go there."""
         if self.replay.shown is not None:
             self.push_screen(TimeDialog(self.replay.shown), self._go)
 

@@ -37,13 +37,11 @@ class Shown:
 
     @property
     def frame(self) -> Frame | None:
-        """The frame that is shown; None if there is none."""
         snapshot = None if self.view is None else self.view.snapshot
         return snapshot and snapshot.frame
 
     @property
     def machines(self) -> list[WatchedMachine]:
-        """The machines that are read."""
         if self.all_hosts is not None:
             return self.all_hosts.hosts.machines
         return [] if self.view is None else [self.view.machine]
@@ -53,7 +51,6 @@ class Shown:
         return next((machine for machine in self.machines if machine.feed is feed), None)
 
     def view_of(self, machine: WatchedMachine) -> Timeline | None:
-        """Return the view of a machine; None unless it is open."""
         return self.view if self.view is not None and self.view.machine is machine else None
 
     def open(self, host: str, view: Callable[[WatchedMachine], Timeline]) -> Timeline:

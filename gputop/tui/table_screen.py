@@ -113,7 +113,6 @@ class TableScreen(Screen[None]):
         return not is_refused and works(self, binding)
 
     def key_words(self) -> list[tuple[str, str]]:
-        """Return the keys of the last line, each with its word."""
         own = [b for b in keyed(self.settings.keys, self.BINDINGS) if self.offers(b)]
         of_app = [b for b in keyed(self.settings.keys, self.app.BINDINGS) if self.offers(b)]
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])

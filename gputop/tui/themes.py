@@ -159,7 +159,6 @@ class UserColours:
             self._add(here - self._of.keys())
 
     def role(self, user: str) -> str:
-        """Return the role of a user's colour."""
         if user not in self._of:
             self._add({user})
         return f"user{self._of[user]}"

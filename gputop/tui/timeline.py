@@ -192,7 +192,6 @@ class Timeline:
         self.main.show_frame(frame, snapshot.history, self.interval, snapshot.moment)
 
     def show_end(self) -> None:
-        """Show that the source has ended."""
         machine = self.machine
         self._show_problem(machine.host if machine.is_remote else "", machine.problem)
 

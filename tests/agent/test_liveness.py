@@ -12,8 +12,7 @@ import pytest
 from gputop.agent.process.detail import read_liveness
 from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import LivenessState, ProcessId, ProcessLiveness
 from tests.agent.driving import sleeping
 from tests.conftest import ME
 

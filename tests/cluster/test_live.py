@@ -31,7 +31,7 @@ def test_a_host_opens_over_ssh_or_else_as_prometheus_knows_it(
         Terminal([*GPUTOP, "--prometheus", prometheus.url], cols=120, rows=30) as terminal,
     ):
         terminal.wait_for("3 GPUs, 1 free")
-        terminal.wait_for(lambda: "node:9835" in terminal.display[5])
+        terminal.wait_for(lambda: "node:9835" in terminal.display[4])
         terminal.send(b"\x1b[B\r")
         terminal.wait_for("8 GPUs")  # the machine itself, not what Prometheus has of it
         assert "Prometheus" not in terminal.text

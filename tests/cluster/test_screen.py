@@ -87,7 +87,8 @@ async def test_the_cluster_at_a_glance(server: Prometheus) -> None:
         assert cluster.lines[0].rstrip().endswith("old  every 10s")
         assert cluster.line_with("H200 ").split()[1:5:2] == ["127", "0"]
         assert "2 other models" in cluster.text
-        await cluster.until(lambda: "▃" in cluster.line_with("half of GPUs below   25%"))
+        words = " utilization: 10% of GPUs below 25%, half below 25%, 90% below 25%"
+        assert cluster.line_with("half below").rstrip() == words
         assert cluster.hosts[:3] == ["dead", "hung!", "noticed!"]
         assert "! down: its exporter does not answer" in cluster.line_with("dead")
         assert cluster.line_with("hung!").split()[1] == "0/2"

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
 from gputop.model.conditions.idle import IdleSpan
-from gputop.model.machine.frame import Host, Problem
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.frame import Frame, Host, Problem
+from gputop.model.machine.process_id import LivenessState, ProcessId, ProcessLiveness
 from tests.builders import frame, gpu, process
 
 PROBLEM = Problem(code="driver_not_loaded", text="no driver", advice="load it")
@@ -63,12 +62,18 @@ def test_a_reboot_ends_all() -> None:
 
 
 def test_sentences() -> None:
-    assert end_of(train(), "node-07", 1000.0 + 8040) == (
+    def last(host: str, time: float) -> Frame:
+        return replace(frame(), host=Host(name=host), time=time)
+
+    assert end_of(train(), last("node-07", 1000.0 + 8040)) == (
         "train.py (PID 123) of alice has ended on node-07 after 2h14m"
     )
-    assert end_of(train(followed=False), "n", 1001.0).endswith("has left the GPUs on n after 1s")
+    assert end_of(train(followed=False), last("n", 1001.0)).endswith(
+        "has left the GPUs on n after 1s"
+    )
     nobody = AwaitedProcess(id=ProcessId(9), is_followed=True)
-    assert end_of(nobody, "n\x1b]0;x\x07", 5.0) == "process (PID 9) has ended on n\ufffd]0;x\ufffd"
+    hostile_name = end_of(nobody, last("n\x1b]0;x\x07", 5.0))
+    assert hostile_name == "process (PID 9) has ended on n\ufffd]0;x\ufffd"
     hostile = replace(train(), command="\x1b]9;\x07 a", user="e\nve")
     assert str(hostile) == "\ufffd]9;\ufffd (PID 123) of e\ufffdve"
     many = [train(pid) for pid in range(1, 8)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gputop.model.machine.frame import Process
 from gputop.model.metrics.process import PROCESS
@@ -121,7 +122,7 @@ def test_a_line_a_user() -> None:
         process(3, user="bob", on=1, gpu_memory=20),
         process(4, user=None, on=1, gpu_memory=None),
     )
-    found.append(found[0]._replace(kind="ended"))
+    found.append(replace(found[0], kind="ended"))
     lines = USERS.lines(found, BY_MEMORY)
     assert [(line.row.process.user, line.row.process.command) for line in lines] == [
         ("bob", "GPU 1: 1 process"),

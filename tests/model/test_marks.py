@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.gpu import MigDevice
-from gputop.model.machine.liveness import LivenessState, ProcessLiveness
+from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.model.machine.sections import Activity
 from tests.builders import GIB, frame, gpu, id_of, process
 

@@ -121,6 +121,8 @@ async def watched(
     app = GputopApp([Feed(source) for source in sources], settings or Session(me="alice"))
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
+        for timer in app._timers:
+            timer.stop()  # the tests have time pass
         fleet = Fleetful(app, sources, pilot)
         await fleet.tick()
         try:

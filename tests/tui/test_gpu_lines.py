@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.environment import CudaContext, Environ
+from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import DeviceHolder
 from gputop.model.machine.sections import (
     Activity,
+    Ecc,
     Identity,
     Pcie,
     Throttle,
 )
-from gputop.model.metrics.gpu import GPU, SECTIONS
+from gputop.model.metrics.gpu import SECTIONS
 from gputop.sources.demo.source import demo_frame
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.gpu import gpu_lines
-from gputop.tui.pages.health import health_lines
+from gputop.tui.pages.health import health_page
 from gputop.tui.panes.paper import Paper
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
 from tests.tui.papers import section, shown_frames, written
@@ -37,36 +40,86 @@ def page_of(*frames: Frame, index: int = 0, paper: Paper = NARROW, gone: bool = 
 
 @pytest.mark.parametrize("paper", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_every_metric_of_a_full_gpu(paper: Paper) -> None:
-    """The demo's, which have all of them; help only where there is room for it."""
+    """The demo's, which have all of them; what each means is in the help alone."""
     page = page_of(demo_frame(NOON, 0.0, 1.0), paper=paper)
     for name, metrics in SECTIONS.items():
         lines = "\n".join(section(page, name))
         above = {"state", "stale_for", "error", "activity.doing"}
         for metric in metrics:
             assert (f"  {metric.label} " in lines) == (metric.id not in above), metric.id
-            if metric.id not in above:
-                assert (metric.help in lines) == (paper is WIDE), metric.id
+            assert metric.help not in lines, metric.id
     assert UNSUPPORTED not in page
     words = " ".join(page.split())
     for text in (
-        "GPU 0 H200", "00000000:19:00.0 · GPU-69daaf70-292c-57f0-8c7e-0c910cde6323 · Hopper",
-        "in the last half minute: compute-bound", "train.py --config ll", "UTIL 83% peak 83%",
-        "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "NV18 GPU 1, 2, 3, 4, 5, 6, 7: a bond",
+        "GPU 0 H200", "train.py --config ll", "UTIL 83% peak 83%",
+        "1980 MHz", "BAR1 256G", "TEMP-MEM 66°C", "B/s", "18 NVLinks to GPU 1-7",
     ):  # fmt: skip
         assert text in words, page
 
 
-def test_metrics_stand_side_by_side_where_there_is_room() -> None:
-    page = page_of(demo_frame(NOON, 0.0, 1.0), paper=Paper(160, UNICODE))
-    [line] = [line for line in section(page, "Memory") if "MEM-TOTAL" in line]
-    assert "MEM-USED" in line
-    assert GPU["memory_used"].help in line
+def test_it_begins_with_what_is_asked_and_ends_with_what_it_is() -> None:
+    page = page_of(demo_frame(NOON, 0.0, 1.0))
+    begin = [" ".join(line.split()) for line in page.split("\n")[1:8]]
+    assert begin == [
+        "GPU 0 H200",
+        "load 83%, compute-bound in the last half minute",
+        "memory 97.7G of 140G in use, 42.1G free",
+        "who alice",
+        "clocks 1980 of 1980 MHz, memory 3201 of 3201 MHz, P0",
+        "power 544 of 700 W, 58°C",
+        "health nothing found",
+    ]
+    headings = [line[1:] for line in page.split("\n") if re.match(r" [A-Z]", line)]
+    assert headings[-1] == "Identity"
+    assert "UUID" in "".join(section(page, "Identity"))
+
+
+def test_why_clocks_are_low_in_the_words_of_the_help() -> None:
+    held = Throttle(reasons=("sw_power_cap", "sync_boost"),
+                    shares={"sw_power_cap": 0.25, "hw_thermal_slowdown": 0.0})  # fmt: skip
+    page = page_of(frame_of(gpu_of(0, sm_clock=1_200_000_000, throttle=held)))
+    assert "  clocks       1200 MHz, P0, held back by power cap, sync boost\n" in page
+    assert "  THROTTLED     power cap, sync boost" in page
+    assert "  HELD-BACK     power cap 25%" in page
+    assert "_" not in page
+    page = page_of(frame_of(gpu_of(0, throttle=Throttle())))
+    assert "held back" not in page
+    assert "  THROTTLED     none" in page
+
+
+def test_a_switch_is_on_or_off_and_a_fault_is_none_or_named() -> None:
+    well = Ecc(enabled=True, remap_pending=False, remap_failure=False, retired_pending=False)
+    words = " ".join(page_of(frame_of(gpu_of(0, ecc=well))).split())
+    assert "ECC-MODE on " in words
+    assert "PAGES-NEXT none " in words
+    assert "ROWS-NEXT none ROWS-FAIL none" in words
+    ill = Ecc(enabled=False, remap_pending=True, remap_failure=True)
+    words = " ".join(page_of(frame_of(gpu_of(0, ecc=ill))).split())
+    assert "ECC-MODE off " in words
+    assert "ROWS-NEXT pending ROWS-FAIL failed" in words
+
+
+def test_a_gpu_that_is_in_trouble_says_so_at_the_top() -> None:
+    top = page_of(frame_of(gpu_of(0, ecc_uncorrected=3))).split("\n\n")[0]
+    assert "! error: 3 uncorrected memory errors" in top
+    assert "nothing found" not in top
+    silent = page_of(frame_of(silent_gpu(0))).split("\n\n")[0]
+    assert "nothing found" not in silent
+    old = page_of(frame_of(gpu_of(0, stale_for=12.0))).split("\n")
+    assert old[2].startswith("  ! error: it has not answered for 12s; its values are older")
+    assert old[4] == "  load         0%"
+    assert "0%" not in silent
+
+
+def test_on_a_fleet_the_title_names_the_host() -> None:
+    frame = frame_of(gpu_of(0), host=Host(name="node", requested_name="lab3"))
+    assert page_of(frame).split("\n")[1] == " lab3  GPU 0  H200"
 
 
 def test_what_a_card_has_not_is_told_once() -> None:
     """A section of which nothing is known is a line; a value that is missing is a sign."""
     page = page_of(frame_of(gpu_of(0, pcie=Pcie(generation=4, width=16, tx=0.0))))
-    for name in ("Activity", "NVLink", "Health"):
+    for name in ("Activity", "NVLink", "Errors"):
         assert [line.strip() for line in section(page, name)] == [UNSUPPORTED]
     pcie = " ".join(" ".join(section(page, "PCIe")).split())
     dash = UNICODE.not_available
@@ -129,9 +182,9 @@ def test_links_are_told_by_their_kind_the_best_first() -> None:
     page = page_of(frame_of(*(gpu_of(n) for n in range(5)), links=links))
     lines = [" ".join(line.split()) for line in section(page, "Links to the other GPUs")]
     assert lines == [
-        "NV4 GPU 2: a bond of so many NVLinks, also through NVSwitches",
-        "SYS GPU 1, 4: the interconnect between NUMA nodes",
-        "– GPU 3: not known",
+        "4 NVLinks to GPU 2",
+        "SYS to GPU 1,4: the interconnect between NUMA nodes",
+        "– to GPU 3: not known",
     ]
 
 
@@ -164,11 +217,16 @@ def test_hostile_values(width: int) -> None:
 
 
 def health(*parts: Any, paper: Paper = NARROW) -> str:
-    return written(health_lines(paper, frame_of(*parts)), paper)
+    return health_of(frame_of(*parts), paper)
+
+
+def health_of(frame: Frame, paper: Paper = NARROW) -> str:
+    [shown] = shown_frames(frame)
+    return written(health_page(paper, shown)[0], paper)
 
 
 def test_the_list_says_what_and_what_to_do() -> None:
-    text = written(health_lines(NARROW, sick()), NARROW)
+    text = health_of(sick())
     assert "2 of 4 GPUs need attention." in text
     headings = [line for line in text.split("\n") if line.startswith(" GPU ")]
     assert headings == [f" GPU {n}  H200  00000000:0{n + 1}:00.0" for n in (1, 2, 3)]
@@ -202,6 +260,26 @@ def test_what_is_not_known_is_said() -> None:
     text = health(gpu_of(0, health=xids()), gpu_of(1), paper=WIDE)
     assert "since gputop started, not of GPU 1; earlier ones are in the kernel log" in text
     assert "not answered" not in text
+
+
+def test_processes_with_a_warning_are_listed_once_for_each_user() -> None:
+    wrong = CudaContext(Environ({"CUDA_VISIBLE_DIVICES": "1"}))
+    right = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "1"}))
+    processes = [process_of(pid, pid % 2, cuda_context=wrong, user=user)
+                 for pid, user in ((401, "alice"), (402, "alice"), (403, "bob"))]  # fmt: skip
+    frame = frame_of(*processes, process_of(404, 1, cuda_context=right))
+    text = " ".join(health_of(frame, WIDE).split())
+    assert "No GPU is broken; some processes have wrong variables." in text
+    assert "Processes ! error: PID 401 and 1 more of alice: CUDA_VISIBLE_DIVICES is not" in text
+    assert "! error: PID 403 of bob: CUDA_VISIBLE_DIVICES is not" in text
+    assert "402" not in text
+    assert "404" not in text
+
+
+def test_on_a_fleet_the_health_names_the_host() -> None:
+    assert health_of(frame_of(host=Host(name="x", requested_name="lab3"))).split("\n")[1] == (
+        " lab3  Health"
+    )
 
 
 def test_names_are_harmless() -> None:

@@ -78,12 +78,36 @@ async def test_a_user_has_one_colour_everywhere() -> None:
         assert seen["alice"] != seen["bob"]
 
 
+async def test_the_short_history_does_not_repeat_the_graphs() -> None:
+    """Below the processes there is the utilization of each GPU; with few GPUs, also its memory."""
+    few, many = frame_of(gpu_of(0)), frame_of(*(gpu_of(n) for n in range(8)))
+    for frame, least in ((few, "power"), (many, "memory")):
+        async with shown(frame, size=(200, 50)) as screen:
+            rule = screen.line_with("last 1 min")
+            for _ in range(9):
+                word = screen.lines[1].rstrip().rpartition(" of ")[2]
+                assert word not in rule.lower()
+                await screen.press("g")
+            await screen.press("G")
+            assert screen.lines[0].split()[0] != "UTIL"  # as it was chosen
+        async with shown(frame, size=(200, 50)) as screen:
+            assert screen.lines[1].rstrip().endswith(f" of {least}")
+            await screen.press("G")
+            assert screen.lines[0].split()[0] == "UTIL"
+            await screen.press("escape")
+            crowd = [process_of(100 + n) for n in range(60)]
+            await screen.show(frame_of(*frame.gpus, *crowd, time=NOON + 1))
+            assert "last 1 min" not in screen.text
+            assert screen.lines[1].rstrip().endswith(" of utilization")
+
+
 async def test_the_short_history_shows_what_g_says() -> None:
     """What no GPU has is passed over; where there are no labels, the rule says it."""
     loads = {"utilization": 1.0, "memory_used": 70 * GIB, "power": 175.0, "temperature": 100.0}
     words = (("utilization", "█"), ("memory", "▅"), ("power", "▃"), ("temperature", "█"))
     frame = frame_of(gpu_of(0, **loads, activity=Activity(tensor=0.0)))
-    async with shown(frame, size=(200, 40)) as screen:
+    settings = Session(theme="ansi-dark", panes=("gpus", "processes", "mapping"))
+    async with shown(frame, size=(200, 40), settings=settings) as screen:
         for label, drawn in (*words, ("SM clock", "▆"), ("tensor cores", "▁"), words[0]):
             assert screen.lines[1].rstrip().endswith(f" of {label}")
             assert screen.lines[2][-1] == drawn, label

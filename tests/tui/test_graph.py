@@ -183,8 +183,8 @@ async def test_it_begins_with_what_the_short_history_shows() -> None:
     async with shown(at(0, 0.5), size=(80, 24)) as screen:
         await screen.press("g")
         await graphs(screen)
-        assert screen.lines[0].startswith(" MEM-USED")
-        assert "512M of 140G" in screen.lines[1]
+        assert screen.lines[0].startswith(" TEMP")
+        assert "40°C" in screen.lines[1]
 
 
 async def test_strips_have_a_gpu_each_and_scroll_to_the_one_in_front() -> None:

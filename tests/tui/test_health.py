@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual.app import SystemCommand
 
+from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.sections import Ecc, Health, Nvlink, Xid
 from tests.builders_tui import NOON, frame_of, gpu_of, process_of, shown
@@ -105,6 +106,60 @@ async def test_the_list_says_what_and_what_to_do() -> None:
         assert all(len(line) <= 80 and "…" not in line for line in screen.lines)
         await screen.press("escape")
         assert "Processes" in screen.text
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24), (40, 12)])
+async def test_enter_leads_to_the_gpu_of_a_finding_and_back(size: tuple[int, int]) -> None:
+    async with shown(sick(), size) as screen:
+        await screen.press("H")
+        assert "Enter" in screen.lines[-1]
+        assert screen.line_with("▸").startswith("▸ ! error: XID 79")
+        await screen.press("j", "j", "j", "down")
+        assert "NVLinks is down" in screen.line_with("▸")
+        await screen.press("enter")
+        assert screen.lines[1].strip() == "GPU 2  H200"
+        await screen.press("escape")
+        assert "NVLinks is down" in screen.line_with("▸")
+        await screen.press("end")
+        assert "XID 31" in screen.line_with("▸")
+        await screen.press("enter", "f")
+        assert screen.app.screen is screen.main
+        assert screen.pids == [101]
+
+
+async def test_the_cursor_stays_on_its_finding() -> None:
+    async with shown(sick()) as screen:
+        await screen.press("H", "j", "j")
+        assert "could not be replaced" in screen.line_with("▸")
+        await screen.show(frame_of(
+            gpu_of(0, ecc_uncorrected=3), *sick().gpus[1:], time=NOON + 1))  # fmt: skip
+        assert "could not be replaced" in screen.line_with("▸")
+        await screen.show(frame_of(gpu_of(0, ecc_uncorrected=3), time=NOON + 2))
+        assert "▸" not in screen.text
+        await screen.press("enter")
+        assert screen.lines[1].strip() == "Health"
+        await screen.press("k", "enter")
+        assert screen.lines[1].strip() == "GPU 0  H200"
+
+
+async def test_enter_leads_to_the_process_of_a_finding() -> None:
+    wrong = CudaContext(Environ({"CUDA_VISIBLE_DIVICES": "1"}))
+    async with shown(frame_of(process_of(401), process_of(402, cuda_context=wrong))) as screen:
+        await screen.press("H", "enter")
+        assert screen.lines[1].strip() == "Process 402  alice"
+        await screen.press("q")
+        assert "PID 402 of alice" in screen.line_with("▸")
+
+
+async def test_a_click_selects_a_finding_and_a_double_click_opens_it() -> None:
+    async with shown(sick(), (80, 24)) as screen:
+        await screen.press("H")
+        at = screen.lines.index(screen.line_with("gpu-reset -i 2").ljust(80))
+        await screen.click(10, at)
+        assert "could not be replaced" not in screen.line_with("▸")
+        assert "faulty rows" in screen.line_with("▸")
+        await screen.click(10, at, times=2)
+        assert screen.lines[1].strip() == "GPU 2  H200"
 
 
 async def test_the_list_follows_the_frames() -> None:

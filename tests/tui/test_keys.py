@@ -367,7 +367,7 @@ async def test_the_environment_is_shown_at_once() -> None:
             process=id_of(301, NOON - 60), variables=(EnvVariable("HOME", "other", "/x"),)
         )
         await screen.show(detail=detail)
-        assert screen.lines[0].strip() == "Variables of GPUs, ranks and jobs"
+        assert screen.lines[1].strip() == "Variables of GPUs, ranks and jobs"
         assert "HOME=/x" in await screen.whole_page()
 
 
@@ -440,7 +440,7 @@ async def test_every_word_of_the_screen_is_in_the_help() -> None:
               "exact", "likely", "uncertain", "unknown", "hidden", "verified"}  # fmt: skip
     doing = {word for word, _ in activity.WORDS}
     machines_ = heads(*machines.sick(), *machines.mig(), *machines.demo())
-    async with shown(FRAME, size=(200, 120)) as screen:
+    async with shown(FRAME, size=(140, 120)) as screen:
         await screen.press("question_mark")
         text = await screen.whole_page()
     words = labels | states | doing | codes() | machines_

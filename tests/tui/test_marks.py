@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.message import Message
 
-from gputop.model.machine.liveness import ProcessLiveness
+from gputop.model.machine.process_id import ProcessLiveness
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness
 from gputop.sources.feed import Feed

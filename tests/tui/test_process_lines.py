@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gputop.model.machine.detail import ChildProcess, EnvVariable, ProcessDetail, ProcessStack
 from gputop.model.machine.environment import CudaContext, Environ
-from gputop.model.machine.frame import Frame, Process, ProcessKey
+from gputop.model.machine.frame import Frame, Host, Process, ProcessKey
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.tui.glyphs import ASCII, UNICODE
@@ -18,7 +18,7 @@ from gputop.tui.pages.process_subject import ProcessSubject
 from gputop.tui.panes.paper import Paper
 from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of
-from tests.tui.papers import shown_frames, written
+from tests.tui.papers import section, shown_frames, written
 
 GPUS = (gpu_of(0), gpu_of(1), gpu_of(2))
 START = NOON - 60
@@ -87,7 +87,7 @@ def test_everything_is_on_the_page() -> None:
     text = page(*processes, detail=detail_of())
     words = " ".join(text.split())
     for part in (
-        "python train.py --seed 401", "PID 401 · user alice · waiting in the kernel (D)",
+        "Process 401 alice", "python train.py --seed 401", "waiting in the kernel (D)",
         "CPU% 100 · RSS 1.00G · THREADS 12 · READ 3.81M B/s · WRITE 0 B/s · started",
         "1m00s ago", "directory /home/alice/llama", "environment /home/alice/venv",
         "started by tmux: server 20977 > bash 20980", "terminal tmux default:$0",
@@ -104,6 +104,33 @@ def test_everything_is_on_the_page() -> None:
     ):  # fmt: skip
         assert part in words, text
     assert "none or unknown" not in text
+
+
+def test_it_begins_with_its_warning_and_what_it_is_on() -> None:
+    around = CudaContext(Environ({"CUDA_VISIBLE_DIVICES": "1"}))
+    text = page(process_of(401, 1, cuda_context=around))
+    top = text.split("\n")[1:7]
+    assert top[:2] == [" Process 401  alice", " python train.py --seed 401"]
+    assert top[2].startswith("  ! CUDA_VISIBLE_DIVICES is not read by CUDA. Did you mean CUDA_VISI")
+    assert top[3:5] == ["", " On the GPUs"]
+    assert top[5].startswith("  GPU 1 ")
+    assert text.count("CUDA_VISIBLE_DIVICES is not read") == 1
+
+
+def test_cuda_device_names_are_told_once() -> None:
+    around = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
+    text = page(process_of(401, 2, cuda_context=around))
+    names = section(text, "CUDA device names")
+    assert names[0] == "  cuda:0          /device:GPU:0   →  GPU 2  in use"
+    assert not any("cuda:0" in line for line in names[1:])
+    assert "The names are exact: CUDA_DEVICE_ORDER=PCI_BUS_ID counts" in " ".join(names[1:])
+    hidden = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": ""}))
+    assert "no GPU is visible" in page(process_of(401, 0, cuda_context=hidden, gpu_memory=0))
+
+
+def test_on_a_fleet_the_title_names_the_host() -> None:
+    frame = frame_of(*GPUS, process_of(401), host=Host(name="node", requested_name="lab3"))
+    assert page_of(subject_of(frame)).split("\n")[1] == " lab3  Process 401  alice"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +206,7 @@ def test_a_value_and_its_unit_stay_together() -> None:
 def test_a_long_command_line_leaves_room_and_is_told_whole() -> None:
     words = " ".join(f"--option{n:03d}" for n in range(200))
     text = page(process_of(401, command=words), paper=NARROW)
-    assert "PID 401" in text.split("\n")[7]
+    assert " On the GPUs" in text.split("\n")[:10]
     assert "all of it is below" in text
     assert words in " ".join(text.split())
 
@@ -225,7 +252,7 @@ def test_ascii() -> None:
     subject.take_stack(ProcessStack(IT, ("  訓練 (a.py:1)",)))
     text = page_of(subject, Paper(120, ASCII))
     assert text.isascii()
-    assert "PID 401, user alice, running" in text
+    assert "running, CPU%" in text
 
 
 def test_the_key_is_that_of_the_process() -> None:

@@ -96,12 +96,12 @@ async def test_the_stack_is_asked_for_once_and_gone_to() -> None:
         assert "asking py-spy" in screen.text
         lines = ("Thread 1 (idle)", *(f"    f{n} (a.py:{n})" for n in range(40)))
         await screen.show(at(1, process), stack=ProcessStack(IT, lines))
-        assert screen.lines[0].strip() == "Stack", screen.text
-        assert screen.lines[2].rstrip() == "      f0 (a.py:0)"
+        assert screen.lines[1].strip() == "Stack", screen.text
+        assert screen.lines[3].rstrip() == "      f0 (a.py:0)"
         await screen.show(at(2, process))  # it is not gone to again
         await screen.press("home")
         await screen.show(at(3, process))
-        assert "train.py" in screen.lines[1]
+        assert "train.py" in screen.lines[2]
         await screen.press("t")
         problem = 'not permitted. By hand: sudo env "PATH=$PATH" py-spy dump --pid 401'
         await screen.show(at(4, process), stack=ProcessStack(IT, problem=problem))
@@ -172,4 +172,4 @@ async def test_the_keys_are_listed() -> None:
         assert screen.lines[-1].split() == keys.split()
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        assert "Process: its Python stack, by py-spy" in await screen.whole_page()
+        assert "Its Python stack, by py-spy" in await screen.whole_page()

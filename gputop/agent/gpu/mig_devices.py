@@ -90,7 +90,6 @@ class MigDevices:
 
     @property
     def instances(self) -> set[int]:
-        """Ids of the GPU instances."""
         return {opened.device.gi for opened in self._devices or ()}
 
     @property

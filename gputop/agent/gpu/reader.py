@@ -163,7 +163,6 @@ class GpuReader:
 
     @property
     def latest(self) -> GpuSample:
-        """The last answer."""
         return self.worker.latest or GpuSample({"index": self.index})
 
     @property

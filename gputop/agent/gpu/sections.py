@@ -199,7 +199,6 @@ class Sections:
         """Keyword arguments of Gpu, as last read."""
 
     def refresh(self) -> None:
-        """Make all sections due."""
         for section in self._sections:
             section.due = 0.0
 

@@ -106,7 +106,6 @@ def _level(a: Any, b: Any) -> str | None:
 
 
 def read_topology(gpus: Sequence[PlacedGpu], sys: FolderPath = "/sys") -> Topology:
-    """Return the topology of GPUs."""
     allowed = os.sched_getaffinity(0)
     near = [_cpus(gpu.handle) or _local_cpus(sys, gpu.bus_id) for gpu in gpus]
     handles = [gpu.handle for gpu in gpus]

@@ -14,8 +14,7 @@ from gputop.agent.process.stat import command_of, every_process, read_stat, star
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.program import MOST_BYTES, run_program
 from gputop.model.machine.detail import ChildProcess, ProcessDetail, ProcessStack, env_variables
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Detail, Stack
 from gputop.trust import find_program

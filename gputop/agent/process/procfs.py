@@ -123,7 +123,6 @@ def open_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
 
 
 def list_files(pid: int, deadline: float, first: int = 0) -> OpenFiles:
-    """List them here."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open(f"/proc/{pid}/fd", flags)
     names: set[str] = set()

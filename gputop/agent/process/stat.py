@@ -29,7 +29,6 @@ def read_stat(pid: int) -> ProcStat | None:
 
 
 def every_process() -> dict[int, ProcStat]:
-    """Read all processes, by pid."""
     return read_stats(psutil.pids())
 
 
@@ -75,11 +74,6 @@ def command_line(pid: int) -> str | None:
     return text if whole or text.endswith("…") else f"{text} …"
 
 
-def bracketed(name: str) -> str:
-    """Return the text shown for a process without a command line, as in ps."""
-    return printable(f"[{name}]")
-
-
 def command_of(pid: int, stat: ProcStat) -> str:
     """Read the command line; without one, return the name in brackets."""
     return command_line(pid) or name_of(pid, stat.name)
@@ -87,4 +81,4 @@ def command_of(pid: int, stat: ProcStat) -> str:
 
 def name_of(pid: int, name: str) -> str:
     """Return the text shown for a process whose command line is not known."""
-    return bracketed(name) + (" does not answer" if READER.is_silent(pid) else "")
+    return printable(f"[{name}]") + (" does not answer" if READER.is_silent(pid) else "")

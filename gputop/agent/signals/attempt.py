@@ -99,7 +99,6 @@ class Attempt:
         return due
 
     def close(self) -> None:
-        """Stop watching it."""
         if self.process is not None:
             self.process.close()
             self.process = None

@@ -203,7 +203,6 @@ def stat_of(pid: int) -> ProcStat:
 
 
 def process_of(pid: int) -> ProcessId | None:
-    """Return the process that has this PID now; None if there is none."""
     stat = read_stat(pid)
     return None if stat is None else ProcessId(pid, stat.start_ticks)
 

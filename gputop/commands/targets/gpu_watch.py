@@ -99,10 +99,7 @@ class Watch:
         if over or not self._pick.possible:
             return True
         if not self._waits:
-            self._begin_to_wait()
             self._waits = True
+            if self._host is None:  # with many hosts, `free` says it once for all
+                complain(f"waiting: {tally(self._pick, self._request)}")
         return False
-
-    def _begin_to_wait(self) -> None:
-        if self._host is None:  # with many hosts, `free` says it once for all
-            complain(f"waiting: {tally(self._pick, self._request)}")

@@ -2,9 +2,7 @@
 
 A watch that finds enough GPUs takes them under the folder's lock, by the reservations it reads
 then. It then reads the driver again: a program that ignores reservations may have been quicker. A
-watch that must wait takes a place in the queue. The first in the queue looks every half second and
-keeps the GPUs that it can get until they are enough. While there is a queue, the others take only
-GPUs that have been free for a whole window, which the first did not want.
+watch that waits holds nothing: of several that wait, the first that finds enough GPUs takes them.
 """
 
 from __future__ import annotations
@@ -20,15 +18,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gputop.commands.targets.gpu_request import indices_of, visible_variables
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.output import complain
-from gputop.protocol.messages import Refresh, SetInterval
+from gputop.protocol.messages import Refresh
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
-from gputop.reservations.locks import QUEUE, LockFile, read_locks
+from gputop.reservations.locks import LockFile, read_locks
 
 HELD = "GPUTOP_RESERVATION"
 """The variable with the PIDs of processes whose reservations a shell and its children may use."""
@@ -37,9 +34,6 @@ _MOST_HELD = 64
 _DIGITS = 10
 _LOOKS = 2
 """Frames to wait for after a reservation: the last of them was begun after it."""
-_SLOWEST = 8.0
-"""The longest interval in seconds, far behind in the queue: if no frame comes for longer, the agent
-is taken for stopped."""
 
 
 class Taken(NamedTuple):
@@ -58,11 +52,7 @@ class ReservingWatch(Watch):
     ) -> None:  # fmt: skip
         """`command`: what the GPUs are for; `lasts`: seconds, None if not known."""
         super().__init__(None, options, request, options.wait or 0)
-        self._window = self._paced = options.window
         self._folder, self._command, self._lasts = folder, command, lasts
-        self._locks: list[LockFile] = []
-        self._place: Hold | None = None
-        """The place in the queue; None: not waiting."""
         self._looks = 0
         self.holds: dict[str, Hold] = {}
         """What is held, by the UUID of the GPU."""
@@ -74,63 +64,38 @@ class ReservingWatch(Watch):
                 return False
             if self._is_still_good():
                 return True
-            self._keep(())
-        self._locks = read_locks(held=self._folder)
-        pick = self._choose()
-        if self._wants(pick):
-            with self._exclusive() as held:
-                if held:
-                    tidy(self._folder)
-                self._locks = read_locks(held=self._folder)
-                pick = self._choose()
-                self._keep(self._wants(pick))
-        self._pick = pick
-        if pick.gpus:
-            self._look_again()
-            return False
-        if self._gives_up(over):
-            return True
-        self._pace()
+            self.release()
+        self._pick = self._choose()
+        if not self._pick.gpus:
+            return self._gives_up(over)
+        with self._exclusive() as held:
+            if held:
+                tidy(self._folder)
+            self._pick = self._choose()
+            self._hold(self._pick.gpus or ())
+        if not self._pick.gpus:
+            return self._gives_up(over)
+        self._looks = _LOOKS
+        for _ in range(_LOOKS):
+            self._source.request(Refresh())
         return False
 
     def release(self) -> None:
-        """Give back the GPUs and the place in the queue."""
-        self._keep(())
-        self.leave_queue()
+        while self.holds:
+            self.holds.popitem()[1].release()
 
-    def leave_queue(self) -> None:
-        """Give up the place in the queue."""
-        if self._place is not None:
-            self._place.release()
-            self._place = None
-
-    # Which GPUs can be had
-
-    def _choose(self) -> GpuPick:
-        """Pick by the frames of the window, with the reservations of others as they are now."""
-        frames = [self._seen(frame) for frame in self._frames]
-        pick = choose(frames, self._request)
-        if not pick.gpus or not self._ahead:
-            return pick
-        late: set[str] = set()
-        for frame in frames[:-1]:
-            late.update(map(str, choose([frame], self._request).reasons))
-        request = replace(self._request, exclude=(*self._request.exclude, *sorted(late)))
-        return replace(pick, gpus=choose(frames, request).gpus)
-
-    def _seen(self, frame: Frame) -> Frame:
-        """Return the frame with the reservations of others and without ours."""
+    def _choose(self, locks: Sequence[LockFile] | None = None) -> GpuPick:
+        """Pick by the frames of the window, with the reservations of others: these, or those that
+        there are now."""
+        locks = read_locks(held=self._folder) if locks is None else locks
         own = {hold.name for hold in self.holds.values()}
-        taken = {lock.uuid: lock for lock in reversed(self._locks)
-                 if lock.name not in own and not _is_ours(lock)}  # fmt: skip
-        gpus = (replace(gpu, reservation=_told(taken.get(gpu.uuid or ""))) for gpu in frame.gpus)
-        return replace(frame, gpus=tuple(gpus))
-
-    def _wants(self, pick: GpuPick) -> Sequence[Gpu]:
-        """Return the GPUs to hold: those picked; if none, for the first in the queue any it can."""
-        if pick.gpus or self._place is None or self._ahead:
-            return pick.gpus or ()
-        return [gpu for gpu in pick.possible_later or () if gpu.index not in pick.reasons]
+        others = {lock.uuid: _told(lock) for lock in reversed(locks)
+                  if lock.name not in own and not _is_ours(lock)}  # fmt: skip
+        frames = []
+        for frame in self._frames:
+            gpus = (replace(gpu, reservation=others.get(gpu.uuid or "")) for gpu in frame.gpus)
+            frames.append(replace(frame, gpus=tuple(gpus)))
+        return choose(frames, self._request)
 
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the
@@ -139,60 +104,23 @@ class ReservingWatch(Watch):
         own = {lock.uuid: lock for lock in locks if lock.name in names}
         if len(own) < len(names):  # removed meanwhile
             return False
-        self._locks = [lock for lock in locks if not _is_later(lock, own.get(lock.uuid))]
-        pick = choose([self._seen(frame) for frame in self._frames], self._request)
+        pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
         gpus = {gpu.uuid: gpu.index for gpu in self._frames[-1].gpus}
         return all(gpus.get(uuid) not in (None, *pick.reasons) for uuid in self.holds)
 
-    # Taking it
-
     @contextmanager
     def _exclusive(self) -> Iterator[bool]:
-        before = self._folder.kept_by
+        was_kept, path = self._folder.is_kept, self._folder.path
         with self._folder.exclusive() as held:
-            if self._folder.kept_by != before:
-                complain(f"{self._folder.kept_by} keeps {self._folder.path} locked: gputop goes on"
-                         " without its lock")  # fmt: skip
+            if self._folder.is_kept and not was_kept:
+                complain(f"somebody keeps {path} locked: gputop goes on without its lock;"
+                         f" fuser -v {path} shows who")  # fmt: skip
             yield held
 
-    def _keep(self, gpus: Sequence[Gpu]) -> None:
-        wanted = [gpu.uuid for gpu in gpus if gpu.uuid]
-        for uuid in self.holds.keys() - set(wanted):
-            self.holds.pop(uuid).release()
+    def _hold(self, gpus: Sequence[Gpu]) -> None:
         until = None if self._lasts is None else time.time() + self._lasts
-        for uuid in wanted:
-            if uuid not in self.holds:
-                self.holds[uuid] = Hold(self._folder, uuid, self._command, until)
-
-    def _look_again(self) -> None:
-        self._looks = _LOOKS
-        for _ in range(_LOOKS):
-            self._source.request(Refresh())
-
-    # The queue
-
-    @property
-    def _ahead(self) -> int:
-        """The number of watches that have waited for longer."""
-        queue = [lock.name for lock in self._locks if lock.uuid == QUEUE]
-        own = None if self._place is None else self._place.name
-        return queue.index(own) if own in queue else len(queue)
-
-    def _begin_to_wait(self) -> None:
-        with self._exclusive():
-            self._place = Hold(self._folder, QUEUE, self._command)
-        self._locks = read_locks(held=self._folder)
-        ahead = f", {self._ahead} ahead" if self._ahead else ""
-        complain(f"waiting: {tally(self._pick, self._request)}{ahead}")
-
-    def _pace(self) -> None:
-        """Read less often the more are ahead, so that a crowd that waits costs little."""
-        seconds = max(self._window / 4, 0.5)
-        left = self._begun + self._wait - time.monotonic()
-        interval = max(0.5, min(seconds * (1 + self._ahead), _SLOWEST, left))
-        if interval != self._paced:
-            self._paced = interval
-            self._source.request(SetInterval(interval))
+        for uuid in (gpu.uuid for gpu in gpus if gpu.uuid):
+            self.holds[uuid] = Hold(self._folder, uuid, self._command, until)
 
 
 @contextmanager
@@ -207,7 +135,6 @@ def reserved(
         watch = ReservingWatch(folder, request, options, command, lasts)
         try:
             taken = require(watch.watch(), request, options.uuid)
-            watch.leave_queue()
             yield taken, list(watch.holds.values())
         finally:
             watch.release()
@@ -252,7 +179,5 @@ def _is_ours(lock: LockFile) -> bool:
     return lock.uid == os.geteuid() and str(lock.pid) in _pids_in(os.environ)
 
 
-def _told(lock: LockFile | None) -> Reservation | None:
-    if lock is None:
-        return None
+def _told(lock: LockFile) -> Reservation:
     return Reservation(user=user_name(lock.uid), since=lock.since, pid=lock.pid)

@@ -13,13 +13,19 @@ from gputop.commands.targets.gpu_request import indices_of
 from gputop.commands.targets.gpu_watch import tally
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
-from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
+from gputop.model.conditions.ended import (
+    AwaitedProcess,
+    EndOfProcesses,
+    awaited,
+    end_of,
+    host_of,
+    names_of,
+)
 from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.signals import MOST_TARGETS
 from gputop.model.machine.text import coarse_duration, percent, printable
 from gputop.output import complain
@@ -49,11 +55,6 @@ class Condition(Protocol):
     def check(self, source: Source, frame: Frame) -> str | None:
         """Return a sentence once it has happened; None before, and in doubt."""
         ...
-
-
-def host_of(frame: Frame) -> str:
-    """Return the name of a machine for sentences, harmless to print."""
-    return printable(frame.host.requested_name or frame.host.name, 60)
 
 
 class ProcessesEnd:
@@ -87,7 +88,7 @@ class ProcessesEnd:
     def check(self, source: Source, frame: Frame) -> str | None:
         ended = self._end.receive_frame(frame)
         ended += self._end.receive_liveness(_liveness(source, self._end.followed))
-        sentences = [end_of(process, host_of(frame), frame.time) for process in ended]
+        sentences = [end_of(process, frame) for process in ended]
         self._ended += sentences
         if self._end.running:
             for sentence in sentences:
@@ -115,8 +116,8 @@ def _by_pid(
         if answer.state == "unknown":
             pid = answer.process.pid
             raise SourceError(f"process {pid} cannot be looked at: try again, as its user")
-    processes = [_awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
-    return processes + [_awaited(each) for each in answers if each.state == "running"], answers
+    processes = [awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
+    return processes + [awaited(each) for each in answers if each.state == "running"], answers
 
 
 def _by_filter(
@@ -126,18 +127,9 @@ def _by_filter(
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
     targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
     rows = {process.id: process for process in reversed(frame.processes)}
-    processes = [_awaited(rows[target.process]) for target in targets]
+    processes = [awaited(rows[target.process]) for target in targets]
     living = [process.id for process in processes if process.id.start_ticks is not None]
     return processes, _liveness(source, living)
-
-
-def _awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
-    return AwaitedProcess(
-        id=process.process if isinstance(process, ProcessLiveness) else process.id,
-        start_time=process.start_time,
-        user=process.user,
-        command=process.command,
-    )
 
 
 def _liveness(source: Source, processes: Sequence[ProcessId]) -> Sequence[ProcessLiveness]:

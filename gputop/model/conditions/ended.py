@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from gputop.model.machine.frame import Frame
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.text import duration, printable, short_command
 
 _MOST_NAMED = 5
@@ -44,6 +43,21 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
         """`train.py`, harmless to print."""
         name = short_command(self.command).split(" ")[0] if self.command else "process"
         return printable(name, _MAX_NAME_CHARS)
+
+    @property
+    def end(self) -> str:
+        """What has become of it, once it has ended as far as gputop can see."""
+        return "ended" if self.is_followed else "left the GPUs"
+
+
+def awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
+    """Return a process that is to be awaited from now on."""
+    return AwaitedProcess(
+        id=process.process if isinstance(process, ProcessLiveness) else process.id,
+        start_time=process.start_time,
+        user=process.user,
+        command=process.command,
+    )
 
 
 class EndOfProcesses:
@@ -91,16 +105,19 @@ class EndOfProcesses:
         )
 
     def remove(self, pids: Iterable[int]) -> list[AwaitedProcess]:
-        """Stop awaiting processes. Return those that were awaited."""
         return [self.running.pop(pid) for pid in pids if pid in self.running]
 
 
-def end_of(process: AwaitedProcess, host: str, time: float) -> str:
-    """Return a sentence about a process that has ended at `time`, in seconds since the epoch."""
-    how = "ended" if process.is_followed else "left the GPUs"
+def host_of(frame: Frame) -> str:
+    """Return the name of a machine for sentences, harmless to print."""
+    return printable(frame.host.requested_name or frame.host.name, _MAX_NAME_CHARS)
+
+
+def end_of(process: AwaitedProcess, frame: Frame) -> str:
+    """Return a sentence about a process that has ended by the time of a frame."""
     start = process.start_time
-    after = "" if start is None else f" after {duration(max(0.0, time - start))}"
-    return f"{process} has {how} on {printable(host, _MAX_NAME_CHARS)}{after}"
+    after = "" if start is None else f" after {duration(max(0.0, frame.time - start))}"
+    return f"{process} has {process.end} on {host_of(frame)}{after}"
 
 
 def names_of(processes: Sequence[AwaitedProcess]) -> str:

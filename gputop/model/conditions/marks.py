@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of
+from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, awaited, end_of, host_of
 from gputop.model.health.free import is_free
-from gputop.model.machine.frame import Frame, Process, ProcessKey
+from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.liveness import ProcessLiveness
-from gputop.model.machine.process_id import ProcessId
-from gputop.model.machine.text import printable
+from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 
 _GpuMark = tuple[str, tuple[int, int] | None]
 """The key of a GPU, and the `instance_ids` of its MIG device or None."""
@@ -34,7 +32,6 @@ class Marks:
         self._end = EndOfProcesses((), None)
 
     def has_gpu(self, gpu: Gpu, device: MigDevice | None = None) -> bool:
-        """Whether a GPU or a MIG device of it is marked."""
         return bool(self._gpus) and _gpu_mark(gpu, device) in self._gpus
 
     def has_process(self, pid: int) -> bool:
@@ -60,7 +57,7 @@ class Marks:
         if all(self.has_process(process.pid) for process in wanted):
             self._end.remove(process.pid for process in wanted)
         else:
-            self._end.add(map(_awaited, wanted), frame.host.boot_id)
+            self._end.add(map(awaited, wanted), frame.host.boot_id)
 
     def questions(self, frame: Frame) -> tuple[ProcessId, ...]:
         """Return the processes to ask an agent about: those that have left the GPUs, and those
@@ -96,26 +93,12 @@ def _gpu_mark(gpu: Gpu, device: MigDevice | None) -> _GpuMark:
     return gpu.key, None if device is None else device.instance_ids
 
 
-def _awaited(process: Process) -> AwaitedProcess:
-    return AwaitedProcess(
-        id=process.id,
-        start_time=process.start_time,
-        user=process.user,
-        command=process.command,
-    )
-
-
 def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
-    sentence = end_of(process, _host(frame), frame.time)
-    how = "ended" if process.is_followed else "left the GPUs"
-    return MarkNews(f"{process.name} (PID {process.id.pid}) has {how}", sentence)
+    short = f"{process.name} (PID {process.id.pid}) has {process.end}"
+    return MarkNews(short, end_of(process, frame))
 
 
 def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
     part = "" if device is None else f" MIG device {device.gi}/{device.ci}"
     short = f"GPU {gpu.index}{part} is free"
-    return MarkNews(short, f"{short} on {_host(frame)}")
-
-
-def _host(frame: Frame) -> str:
-    return printable(frame.host.requested_name or frame.host.name, 60)
+    return MarkNews(short, f"{short} on {host_of(frame)}")

@@ -40,7 +40,6 @@ def corrected_line(mapping: Mapping) -> str | None:
 
 
 def why_no_line(mapping: Mapping) -> str | None:
-    """Return why there is no `export_line`; None if there is one."""
     if export_line(mapping) is not None:
         return None
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -39,17 +40,24 @@ class LogicalNames:
         probed: tuple[Probed, ...] = (),
     ) -> None:
         """Prepare the mappings; `probed` are the CUDA driver's answers about these GPUs."""
-        self._frame = frame
+        self._frame, self._probed = frame, probed
         self._rows: dict[int, list[Process]] | None = None
-        self.machine = machine_of(frame, probed)
-        self._devices = {
-            (gpu.uuid, *part.id[1:]): part for gpu in self.machine.devices for part in gpu.parts()
-        }
         same = before is not None and before.machine == self.machine
         self._mappings: dict[ProcessId, _CachedMapping] = {}
         self._alike: dict[tuple[object, ...], ProcessMapping] = {}
         """The mappings by all that they depend on: the processes of a job have the same."""
         self._before = before._mappings if before is not None and same else {}
+
+    @cached_property
+    def machine(self) -> Machine:
+        """What the mappings share."""
+        return machine_of(self._frame, self._probed)
+
+    @cached_property
+    def _devices(self) -> dict[tuple[object, ...], CudaDevice]:
+        return {
+            (gpu.uuid, *part.id[1:]): part for gpu in self.machine.devices for part in gpu.parts()
+        }
 
     def mapping(self, process: Process) -> ProcessMapping | None:
         """Return the mapping of a process; None if its CUDA context is not known (yet)."""

@@ -95,7 +95,6 @@ def unnamed(mapping: Mapping) -> str:
 
 
 def hidden_by_reason(mapping: Mapping) -> dict[str, list[CudaDevice]]:
-    """Return the hidden devices, grouped by reason."""
     reasons: dict[str, list[CudaDevice]] = {}
     for hidden in mapping.hidden:
         reasons.setdefault(hidden.reason, []).append(hidden.device)

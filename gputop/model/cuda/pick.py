@@ -70,15 +70,10 @@ class GpuPick(msgspec.Struct, frozen=True):
     """The number of GPUs that fit the request."""
     free: int | None
     """The number of GPUs that are free, by `count_of_free`."""
-    possible_later: tuple[Gpu, ...] | None
-    """The pick if every GPU that may become free were free; None: waiting cannot help."""
+    possible: bool
+    """Whether waiting can help."""
     note: str | None
     """A sentence on what the caller's own CUDA_VISIBLE_DEVICES leaves."""
-
-    @property
-    def possible(self) -> bool:
-        """Whether waiting can help."""
-        return self.possible_later is not None
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -122,9 +117,9 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
             able.append(perhaps[-1])
         else:
             reasons[gpu.index] = refusal.text
-    possible_later = _best(perhaps, wanted, frame.links)
+    possible = _best(perhaps, wanted, frame.links) is not None
     best, free = _best(able, wanted, frame.links), count_of_free(frame)
-    return GpuPick(best, reasons, len(able), free, possible_later, note)
+    return GpuPick(best, reasons, len(able), free, possible, note)
 
 
 def value_for(

@@ -77,10 +77,18 @@ class ProcessMapping(msgspec.Struct, frozen=True):
             return None
         return _IN_A_WORD.get(self.environ.missing, "unknown")
 
-    def reasoning(self) -> tuple[str, ...]:
-        """Return how the mapping was found, in printable sentences."""
-        lines = (_started(self.environ), self.reach, self._meaning, self.evidence.because)
+    def reasoning(self, *, named: bool = True) -> tuple[str, ...]:
+        """Return how the mapping was found, in printable sentences; if not `named`, without the
+        names that it gives the GPUs."""
+        meaning = self._meaning if named or not self.mapping.visible else self._certainty
+        lines = (_started(self.environ), self.reach, meaning, self.evidence.because)
         return tuple(printable(line, 600) for line in lines if line)
+
+    @property
+    def _certainty(self) -> str:
+        how = CERTAINTY_WORDS[self.mapping.certainty]
+        how = how if self.mapping.documented else "not documented"
+        return f"The names are {how}: {self.mapping.because}."
 
     @property
     def _meaning(self) -> str:

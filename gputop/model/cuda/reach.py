@@ -68,7 +68,6 @@ class DeviceSet(msgspec.Struct, frozen=True):
     """It may reach GPUs that NVML does not list to gputop."""
 
     def weakened(self, certainty: Certainty) -> DeviceSet:
-        """Return the set with `certainty` at most."""
         return msgspec.structs.replace(self, certainty=weaker(self.certainty, certainty))
 
     def missing(self, machine: Sequence[CudaDevice]) -> list[CudaDevice]:

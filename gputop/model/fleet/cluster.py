@@ -15,8 +15,6 @@ NODE_ORDERS: dict[NodeOrder, str] = {
 """The orders of nodes, in words."""
 FIRST_COUNT, MOST_COUNT = 100, 1000
 """How many nodes are asked for at once: at first, and at most."""
-HOUR = 3600.0
-"""Seconds of the past that are kept."""
 Quantiles = tuple[float, float, float]
 """The 10th, 50th and 90th percentiles of the GPUs' utilization, 0 to 1."""
 
@@ -57,8 +55,6 @@ class Cluster(NamedTuple):
 
     exporter: str
     """The exporter that the series come from."""
-    time: float
-    """Seconds since the epoch, by the server's clock."""
     gpus: int
     hosts: int
     """Hosts whose exporter answers."""
@@ -94,7 +90,5 @@ class ClusterState(NamedTuple):
     """Which nodes it has; None before there are any."""
     error: str = ""
     """Why nothing newer came, harmless to print."""
-    past: tuple[tuple[float, Quantiles], ...] = ()
-    """Utilization in the last hour, by the server's clock."""
     age: float | None = None
     """Seconds since `cluster` arrived."""

@@ -115,7 +115,6 @@ def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | Non
 
 
 def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
-    """Return rows in an order; equal rows keep the given order."""
     if order == "worst":
         return sorted(rows, key=_soundness)
     if order == "free":

@@ -186,8 +186,8 @@ def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
 
 
 def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
-    if _is_the_systems(gpu):
-        return  # memory in use then says nothing about the GPU
+    if gpu.numa_node is not None or is_unified(gpu):
+        return  # its memory is the system's: what is in use says nothing about the GPU
     used = (device or gpu).memory_used
     if used is None:
         text = "how much of its memory is in use is not known"
@@ -196,10 +196,6 @@ def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
         hidden = gpu.memory_unaccounted is None or is_notable(gpu.memory_unaccounted)
         holder = "by nobody who can be seen from here" if hidden else "by graphics processes"
         yield _objection("memory", f"{size(used)} in use", f"{size(used)} in use, {holder}")
-
-
-def _is_the_systems(gpu: Gpu) -> bool:
-    return gpu.numa_node is not None or is_unified(gpu)
 
 
 def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:

@@ -58,3 +58,9 @@ THROTTLE_REASONS = {
     ),
 }  # fmt: skip
 """By nvidia-smi's name; what costs most comes first."""
+
+
+def word(name: str) -> str:
+    """Return what a reason is called; a reason that is not known keeps the driver's name."""
+    reason = THROTTLE_REASONS.get(name)
+    return name if reason is None else reason.word

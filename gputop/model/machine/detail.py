@@ -122,7 +122,6 @@ def is_of_gpus(name: str) -> bool:
 
 
 def kind_of(name: str, value: str) -> VariableKind:
-    """Return what a variable is about."""
     from gputop.model.machine.secrets import is_secret  # many patterns: 3 ms, seldom needed
 
     if is_secret(name, value):

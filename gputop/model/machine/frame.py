@@ -7,6 +7,7 @@ Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.
 
 from collections.abc import Callable
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -162,6 +163,14 @@ class Process(ProcessFacts, frozen=True):
     """Bytes per second to storage, likewise."""
 
 
+ProcessIdentity = tuple[int, int | None, str | None, int | None, int | None]
+identity_of: Callable[[Process], ProcessIdentity] = attrgetter(
+    "pid", "start_ticks", "gpu_uuid", "gpu_instance", "compute_instance"
+)
+"""What identifies a process on a GPU or MIG instance. Its ProcessId is spelled out, as this is read
+of all processes of every frame."""
+
+
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
     """An NVIDIA card that the PCI bus shows, whether a driver has it or not."""
 
@@ -244,5 +253,4 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cache[key][1]
 
     def key(self, process: Process) -> ProcessKey:
-        """Return the key of a process of this frame."""
         return ProcessKey(self.host.boot_id, process.id)

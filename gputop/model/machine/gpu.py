@@ -97,7 +97,6 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def instance_ids(self) -> tuple[int, int]:
-        """GPU instance and compute instance, the ids that its processes have."""
         return self.gi, self.ci
 
 

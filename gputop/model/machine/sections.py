@@ -42,8 +42,9 @@ def _energy(joules: float) -> str:
     return f"{hours:.2f} kWh" if hours >= 0.1 else f"{joules / 1000:.1f} kJ"
 
 
-def _shares(shares: dict[str, float]) -> str:
-    return " ".join(f"{name} {percent(share)}%" for name, share in shares.items()) or "none known"
+def _fault(word: str) -> Unit:
+    """Return the unit of a fault, which is there, and then so called, or not."""
+    return Unit("", lambda is_there: word if is_there else "none", "")
 
 
 BRIEF = "brief"
@@ -69,6 +70,7 @@ Text = Annotated[str | None, PLAIN]
 Count = Annotated[int | None, NUMBER]
 Total = Annotated[int | None, Unit("", str, "_total")]
 Flag = Annotated[bool | None, SWITCH]
+Pending = Annotated[bool | None, _fault("pending")]
 Bytes = Annotated[int | None, BYTES]
 BytesPerSecond = Annotated[float | None, RATE]
 Ratio = Annotated[float | None, RATIO]
@@ -150,15 +152,14 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     """What holds the clocks back; names as in `model.health.throttle`."""
 
     reasons: Annotated[
-        tuple[str, ...], Unit("", lambda names: " ".join(names) or "no"),
-        "THROTTLED", "what holds the clocks back now", BRIEF,
+        tuple[str, ...], PLAIN, "THROTTLED", "what holds the clocks back now", BRIEF,
     ] = ()  # fmt: skip
     """Strongest first; empty also while the GPU is idle."""
     lasting: tuple[str, ...] = ()
     """Those of `reasons` that the two samples before had as well; empty in a single sample. A
     change of clocks may look like `hw_slowdown` for a moment."""
     shares: Annotated[
-        dict[str, float], Unit("0..1", _shares), "HELD-BACK", "share of time since the first look"
+        dict[str, float], Unit("0..1"), "HELD-BACK", "share of time since the first look"
     ] = {}
     """By reason, as far as the driver counts them."""
 
@@ -207,16 +208,18 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
     uncorrected_sram: Annotated[Total, "ECC-SRAM", "uncorrected ones in the chip itself"] = None
     aggregate_corrected: Annotated[Total, "COR-LIFE", "corrected in the card's life"] = None
     aggregate_uncorrected: Annotated[Total, "ECC-LIFE", "uncorrected in the card's life"] = None
-    sram_threshold_exceeded: Annotated[Flag, "SRAM", "too many uncorrected SRAM errors", BRIEF] = (
-        None
-    )
+    sram_threshold_exceeded: Annotated[
+        bool | None, _fault("exceeded"), "SRAM", "too many uncorrected SRAM errors", BRIEF
+    ] = None
     retired_single: Annotated[Total, "PAGES-COR", "pages retired after corrected errors"] = None
     retired_double: Annotated[Total, "PAGES-UNC", "pages retired after uncorrected errors"] = None
-    retired_pending: Annotated[Flag, "PAGES-NEXT", "pages wait for a reboot", BRIEF] = None
+    retired_pending: Annotated[Pending, "PAGES-NEXT", "pages wait for a reboot", BRIEF] = None
     remapped_correctable: Annotated[Total, "ROWS-COR", "rows remapped, corrected errors"] = None
     remapped_uncorrectable: Annotated[Total, "ROWS-UNC", "rows remapped, uncorrected errors"] = None
-    remap_pending: Annotated[Flag, "ROWS-NEXT", "rows wait for a reset", BRIEF] = None
-    remap_failure: Annotated[Flag, "ROWS-FAIL", "a row could not be remapped", BRIEF] = None
+    remap_pending: Annotated[Pending, "ROWS-NEXT", "rows wait for a reset", BRIEF] = None
+    remap_failure: Annotated[
+        bool | None, _fault("failed"), "ROWS-FAIL", "a row could not be remapped", BRIEF
+    ] = None
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -248,9 +251,11 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     None if the driver does not report it."""
     fabric_cluster: bool | None = None
     """Whether the fabric spans several machines."""
-    repair_pending: Annotated[Flag, "REPAIR", "a repair waits for a reset", BRIEF] = None
+    repair_pending: Annotated[Pending, "REPAIR", "a repair waits for a reset", BRIEF] = None
     """Of channels or TPCs."""
-    unrepairable_memory: Annotated[Flag, "UNREPAIRABLE", "memory beyond repair", BRIEF] = None
+    unrepairable_memory: Annotated[
+        bool | None, _fault("found"), "UNREPAIRABLE", "memory beyond repair", BRIEF
+    ] = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

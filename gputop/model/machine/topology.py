@@ -69,9 +69,14 @@ def rating(link: str | None) -> int:
     """Return a number, the greater the better the connection; 0: not known."""
     if link is None:
         return 0
-    if link.startswith("NV") and link[2:].isdecimal():
-        return len(_PCIE) + int(link[2:])
+    if many := nvlinks(link):
+        return len(_PCIE) + many
     return _PCIE.index(link) + 1 if link in _PCIE else 0
+
+
+def nvlinks(link: str | None) -> int:
+    """Return of how many NVLinks a connection is a bond; 0 if of none."""
+    return int(link[2:]) if link and link[:2] == "NV" and link[2:].isdecimal() else 0
 
 
 def connection(links: Links | None, indices: Collection[int]) -> tuple[int, int]:

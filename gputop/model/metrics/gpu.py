@@ -11,27 +11,37 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
+from gputop.model.health.throttle import word
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import percent
 from gputop.model.metrics.metric import Metric, prometheus_name
 
 _HEADINGS = {
-    "Identity": "index name uuid pci_bus_id minor identity cores sm",
-    "Memory": "memory_total memory_used memory_free memory_reserved memory_unaccounted bar1",
     "Utilization": "utilization memory_utilization engines idle_for",
+    "Memory": "memory_total memory_used memory_free memory_reserved memory_unaccounted bar1",
     "Activity": "activity.doing activity",
     "Clocks": "sm_clock sm_clock_max memory_clock clocks.memory_max clocks pstate throttle",
     "Power": "power power_more.average power_more.instant power_limit power_more",
     "Temperature": "temperature thermal fan",
     "PCIe": "pcie",
     "NVLink": "nvlink",
-    "Health": "ecc.enabled ecc.pending ecc_uncorrected ecc.corrected ecc.uncorrected_dram"
+    "Errors": "ecc.enabled ecc.pending ecc_uncorrected ecc.corrected ecc.uncorrected_dram"
     " ecc.uncorrected_sram ecc.corrected_dram ecc.corrected_sram ecc.aggregate_uncorrected ecc"
     " health",
     "State": "persistence_mode accounting_mode display_active compute_mode mig_mode mig"
     " listed state stale_for error",
+    "Identity": "index name uuid pci_bus_id minor identity cores sm",
 }
 """The headings of the detail page, and the metrics under each; a section's name stands for its
 metrics that were not named before."""
+_SHOWN: dict[str, Callable[[Any], str]] = {
+    "throttle.reasons": lambda names: ", ".join(map(word, names)) or "none",
+    "throttle.shares": lambda shares: (
+        ", ".join(f"{word(name)} {percent(share)}%" for name, share in shares.items() if share)
+        or "none"
+    ),
+}
+"""How to show values for which the driver and gputop have different words."""
 
 
 def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:
@@ -41,7 +51,8 @@ def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:
             _, unit, label, help_, *_ = get_args(declared)
             id_ = f"{section}.{name}" if section else name
             read, name_ = _reader(section, name), prometheus_name("gpu", id_, unit)
-            yield Metric(id_, label, unit.name, help_, read, unit.show, prometheus=name_)
+            show = _SHOWN.get(id_, unit.show)
+            yield Metric(id_, label, unit.name, help_, read, show, prometheus=name_)
         elif not section and get_args(declared) and issubclass(get_args(declared)[0], Struct):
             yield from _metrics(get_args(declared)[0], name)
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from math import inf
-from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame, Process, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.gpu import GPU
 
@@ -47,13 +46,6 @@ _METRICS = tuple((id_, GPU[id_].read) for id_ in KEPT)
 _IN_BRIEF = _METRICS[:2]
 _NOTHING = -inf
 """Stands for a missing value: less than any number, so that `max` passes over it."""
-
-_HistoryRow = tuple[int, int | None, str | None, int | None, int | None]
-_row: Callable[[Process], _HistoryRow] = attrgetter(
-    "pid", "start_ticks", "gpu_uuid", "gpu_instance", "compute_instance"
-)
-"""What identifies a process on a GPU, with its ProcessId spelled out: this is read of all of them,
-of every frame."""
 
 R = TypeVar("R", bound="Ring")
 
@@ -137,7 +129,7 @@ class History:
         self._interval: float | None = None
         self._cpu = Ring(0)
         self._gpus: dict[str, dict[str, Ring]] = {}
-        self._processes: dict[_HistoryRow, ProcessHistory] = {}
+        self._processes: dict[ProcessIdentity, ProcessHistory] = {}
 
     def append(self, frame: Frame) -> None:
         """Add a frame. Drop GPUs and processes that are gone, and everything if the machine's clock
@@ -153,8 +145,8 @@ class History:
             return
         live = {gpu.uuid for gpu in frame.gpus if gpu.state == "answers"}
         for process in frame.processes[:MOST_PROCESSES]:
-            row = _row(process)
-            ring = self._processes[row] = processes.get(row) or ProcessHistory(slot)
+            identity = identity_of(process)
+            ring = self._processes[identity] = processes.get(identity) or ProcessHistory(slot)
             is_live = process.gpu_uuid in live
             ring.put(
                 slot,
@@ -177,7 +169,9 @@ class History:
         history._times, history._cpu = self._times.copy(end), self._cpu.copy(end)
         history._gpus = {key: {id_: ring.copy(end) for id_, ring in series.items()}
                          for key, series in self._gpus.items()}  # fmt: skip
-        history._processes = {row: ring.copy(end) for row, ring in self._processes.items()}
+        history._processes = {
+            identity: ring.copy(end) for identity, ring in self._processes.items()
+        }
         return history
 
     @property
@@ -203,7 +197,7 @@ class History:
 
     def of_process(self, process: Process) -> ProcessHistory:
         """Return the past of a process on the GPU of this entry."""
-        return self._processes.get(_row(process)) or ProcessHistory(self._end)
+        return self._processes.get(identity_of(process)) or ProcessHistory(self._end)
 
     def _append(self, gpu: Gpu, series: dict[str, Ring], slot: int) -> None:
         live = gpu.state == "answers"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import ON_GPU, Process
@@ -18,7 +20,7 @@ from gputop.model.machine.sections import BYTES, PLAIN, SECONDS, Unit, marked
 from gputop.model.metrics.metric import Metric, prometheus_name
 
 
-class ProcessRow(NamedTuple):
+class ProcessRow(msgspec.Struct, frozen=True):
     """A process on a GPU, as the table has it: `age` in seconds at the frame's time."""
 
     process: Process

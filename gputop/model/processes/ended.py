@@ -56,7 +56,9 @@ class RecentlyEnded:
                 outcomes[signal_name(verdict.signal).removeprefix("SIG")] = verdict.outcome
         for oldest in list(self._signals)[:-MOST_TARGETS]:
             del self._signals[oldest]
-        self.ended = [ended._replace(how=self._how(ended.key) or ended.how) for ended in self.ended]
+        self.ended = [
+            ended._replace(how=self._how(ended.row.process.id) or ended.how) for ended in self.ended
+        ]
 
     def handle(self, frame: Frame, rows: Sequence[ProcessRow], keys: Sequence[RowKey]) -> None:
         """Take a frame, its rows and their keys; the same frame again changes nothing."""
@@ -89,21 +91,22 @@ class RecentlyEnded:
         alive = {row.process.id for row in now.values()}
         silent = {gpu.uuid for gpu in frame.gpus if not gpu.tells_processes}
         for key in gone:
-            row, process = self._last[key], key[0].process
+            row = self._last[key]
+            process = row.process.id
             if process.start_ticks is None and any(process.pid == other.pid for other in alive):
                 self._peaks.pop(key, None)
                 continue  # its start has become known, so its key has changed
-            if key[1] in silent or {process, ProcessId(process.pid)} & alive:
+            if row.process.gpu_uuid in silent or {process, ProcessId(process.pid)} & alive:
                 now[key] = row
                 continue
             peak = self._peaks.pop(key, row.process.gpu_memory)
             last = replace(row.process, **{**_UNKNOWN, "gpu_memory": peak})
-            row = row._replace(process=last, names=None)
-            self.ended.append(EndedProcess(row, key, frame.time, self._how(key)))
+            row = replace(row, process=last, names=None)
+            self.ended.append(EndedProcess(row, key, frame.time, self._how(process)))
 
-    def _how(self, key: RowKey) -> str:
+    def _how(self, process: ProcessId) -> str:
         """Return the signal that ended a process, and those that it ignored before."""
-        outcomes = self._signals.get(key[0].process, {})
+        outcomes = self._signals.get(process, {})
         ended = [name for name, outcome in outcomes.items() if outcome == "exited"]
         ignored = [f"not {name}" for name, outcome in outcomes.items() if outcome == "ignored"]
         return ", ".join([*ended, *ignored]) if ended else ""

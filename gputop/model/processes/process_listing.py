@@ -198,7 +198,6 @@ class ProcessListing:
         return self.tagged if self._tags else self.keys_of(line)
 
     def is_tagged(self, line: ViewRow) -> bool:
-        """Return whether the process of a row is tagged, or all those of a group."""
         keys = self.keys_of(line) if self._tags else []
         return bool(keys) and self._tags.keys() >= set(keys)
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Frame, Process, ProcessKey
+from gputop.model.machine.frame import Frame, Process, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 
 R = TypeVar("R")
 
-RowKey = tuple[ProcessKey, str | None, int | None, int | None]
-"""The key of a row: the process, and the GPU or MIG instance it is on."""
+RowKey = tuple[str | None, ProcessIdentity]
+"""The key of a row: the boot of its machine, the process, and the GPU or MIG instance it is on."""
 
 
 def rows(
@@ -45,8 +45,8 @@ def _idle_memory(process: Process, idle_after: float) -> int | None:
 
 def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
     """Return the identity of each row, which stays while it moves."""
-    processes = [row.process for row in shown]
-    return [(frame.key(p), p.gpu_uuid, p.gpu_instance, p.compute_instance) for p in processes]
+    boot = frame.host.boot_id
+    return [(boot, identity_of(row.process)) for row in shown]
 
 
 def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import structs
 
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame, Process
@@ -21,7 +24,7 @@ _DEEPEST = 8
 """Levels of a tree; deeper processes are shown on the last one."""
 
 
-class ViewRow(NamedTuple):
+class ViewRow(msgspec.Struct, frozen=True):
     """A line of the table."""
 
     row: ProcessRow
@@ -53,7 +56,6 @@ class View:
     """GPU instance and compute instance of the only MIG device of that GPU."""
 
     def holds(self, row: ProcessRow) -> bool:
-        """Whether a row belongs to the view."""
         if self.whose and row.process.user not in self.whose:
             return False
         instance = (row.process.gpu_instance, row.process.compute_instance)
@@ -190,28 +192,30 @@ class _Forest:
         own = self._own[pid]
         children = self._children.get(pid)
         if not children:
-            return [[entry._replace(depth=depth)] for entry in own]
+            return [[structs.replace(entry, depth=depth)] for entry in own]
         family = self._family(pid)
         members = tuple(entry.row for entry in family)
         head = own[0].row.process
         total = _total(members, pid, head.command)
         group = ViewRow(total, ("family", head.id), members, depth=depth, kind="group")
         if depth + 1 >= _DEEPEST:
-            return [self._group(group, [[entry._replace(depth=depth + 1)] for entry in family])]
-        blocks = [[entry._replace(depth=depth + 1)] for entry in own]
+            return [
+                self._group(group, [[structs.replace(entry, depth=depth + 1)] for entry in family])
+            ]
+        blocks = [[structs.replace(entry, depth=depth + 1)] for entry in own]
         for child in children:
             blocks += self._process(child, depth + 1)
         return [self._group(group, blocks)]
 
     def _group(self, group: ViewRow, blocks: list[list[ViewRow]]) -> list[ViewRow]:
         opened = group.key in self._opened
-        group = group._replace(note=f"[{'-' if opened else '+'}]")
+        group = structs.replace(group, note=f"[{'-' if opened else '+'}]")
         return [group, *self._flat(blocks)] if opened else [group]
 
     def _flat(self, blocks: list[list[ViewRow]]) -> list[ViewRow]:
         ordered = _ordered(blocks, [block[0] for block in blocks], self._order)
         for block in ordered[-1:]:
-            block[0] = block[0]._replace(last=True)
+            block[0] = structs.replace(block[0], last=True)
         return [entry for block in ordered for entry in block]
 
     def _family(self, pid: int) -> list[ViewRow]:

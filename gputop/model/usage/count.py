@@ -210,7 +210,6 @@ class HeldPart(NamedTuple):
 
 
 def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
-    """Return the parts of a GPU that are held, or why that is not known."""
     if gpu.state != "answers" or gpu.uuid is None:
         return "silent"
     processes = frame.compute_processes.get(gpu.uuid, [])

@@ -27,7 +27,6 @@ class DemoMachine(NamedTuple):
 
     @property
     def jobs(self) -> tuple[DemoJob, ...]:
-        """The jobs that run on it."""
         return tuple(
             job
             for job in JOBS

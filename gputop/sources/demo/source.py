@@ -36,8 +36,7 @@ from gputop.sources.agent_process import SILENCE
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.demo.fleet import check_reach, demo_machine, is_silent
 from gputop.sources.demo.gpus import demo_gpu, links, topology, wave
-from gputop.sources.demo.jobs import HERTZ, DemoJob, demo_detail, environ_of, job_of
-from gputop.sources.demo.signals import DemoSignals
+from gputop.sources.demo.jobs import HERTZ, DemoJob, DemoSignals, demo_detail, environ_of, job_of
 from gputop.sources.source import Past
 
 _NAMESPACE = uuid.UUID("8a5f61b2-5f3d-4f0e-9d33-6d0c3b1f7a55")
@@ -54,7 +53,6 @@ class DemoPast:
         self.times: list[float] = []
 
     def add(self, when: float) -> None:
-        """Remember that there was a frame."""
         self.times = [*self.times[bisect_left(self.times, when - _REMEMBERED) :], when]
 
     def at(self, when: float) -> Frame | None:

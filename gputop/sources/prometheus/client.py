@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from gputop.deadline import within
 from gputop.errors import SourceError, UsageError
 from gputop.files import reason_of
-from gputop.headers import bearer, header_of
 from gputop.model.machine.text import printable
 from gputop.trust import is_elevated, reason_untrusted
 
@@ -40,6 +39,8 @@ memory. 20,000 series of four labels have fewer."""
 _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 16
 _MOST_SERIES = 20_000
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
+"""The name of a header: a token of RFC 9110, 5.6.2."""
 
 
 class Series(NamedTuple):
@@ -52,7 +53,6 @@ class Series(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The last value."""
         return self.points[-1][1]
 
 
@@ -71,7 +71,7 @@ class PrometheusClient:
             raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
-        self._opener = urllib.request.build_opener(NoRedirect, _Handler)
+        self._opener = urllib.request.build_opener(_NoRedirect, _Handler)
 
     def query(self, expression: str) -> list[Series]:
         """Return the series of an instant query, for now. SourceError."""
@@ -127,7 +127,6 @@ class PrometheusClient:
             raise self._failed(_STRANGE) from None
 
     def _series(self, data: Any) -> list[Series]:
-        """Return the series in an answer's data."""
         try:
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -137,7 +136,7 @@ class PrometheusClient:
         return SourceError(f"{printable(self.url, 100)}: {printable(why, 200)}")
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Treats a redirection as an error: it could send secret headers anywhere."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
@@ -150,7 +149,12 @@ def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
     if path := environ.get(HEADERS, ""):
         headers.update(_headers_in(path))
     if token := environ.get(TOKEN, ""):
-        headers["Authorization"] = bearer(token, TOKEN)
+        if not _is_value(token):
+            raise UsageError(
+                f"{TOKEN} has a character that no header may have, as the end of a line: set it"
+                " anew"
+            )
+        headers["Authorization"] = f"Bearer {token}"
     return headers
 
 
@@ -171,12 +175,17 @@ def _headers_in(path: str) -> dict[str, str]:
         raise UsageError(f"{HEADERS}: {path} cannot be read: {reason_of(error)}") from None
     headers: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
-        header = header_of(line)
-        if header is not None:
-            headers.update([header])
+        name, colon, value = (part.strip(" \t") for part in line.partition(":"))
+        if colon and _HEADER.fullmatch(name) and _is_value(value):
+            headers[name] = value
         elif line.strip():
             raise UsageError(f"{HEADERS}: line {number} of {path} is no header, as Name: value")
     return headers
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a header may have this value. No error repeats it: it may be a secret."""
+    return text.isascii() and text.isprintable()
 
 
 def _encoded(words: Mapping[str, object]) -> str:
@@ -208,7 +217,6 @@ class _HttpRequest(urllib.request.Request):
         self.sockets: list[socket.socket] = []
 
     def response(self, sock: socket.socket, **words: Any) -> http.client.HTTPResponse:
-        """Return the response that is read from a socket."""
         self.sockets.append(sock)
         return http.client.HTTPResponse(sock, **words)
 
@@ -251,7 +259,6 @@ def _body_of(opener: urllib.request.OpenerDirector, request: _HttpRequest) -> by
 
 
 def _is_server(url: str) -> bool:
-    """Return whether a text is the URL of a server."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -49,7 +49,6 @@ class PrometheusSource(AgentlessSource):
 
     @property
     def link(self) -> HostLink:
-        """The link, with the age of what came last."""
         age = None if self._came is None else time.monotonic() - self._came
         return HostLink("connected", "prometheus", age=age)
 
@@ -83,7 +82,6 @@ class PrometheusSource(AgentlessSource):
         return self._frame(at, self._gpus(answers))
 
     def _values(self) -> dict[str, str]:
-        """Return the expressions of the values that change."""
         exporter = self._exporter
         expressions = {
             "utilization": exporter.utilization,
@@ -178,7 +176,6 @@ class FallbackSource(Source):
 
     @property
     def link(self) -> HostLink:
-        """The link of the source in use."""
         if self._known is not None:
             return self._known.link._replace(words=self._why)
         return (self._ssh and self._ssh.link) or HostLink("connecting")
@@ -203,7 +200,6 @@ class FallbackSource(Source):
             raise SourceError(f"{error}; and over ssh: {self._why}") from None
 
     def request(self, request: Request) -> Reply | None:
-        """Send a request to the source in use."""
         source = self._known or self._ssh
         return None if source is None else source.request(request)
 

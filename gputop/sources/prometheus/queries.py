@@ -71,8 +71,7 @@ class ClusterQueries:
         if jobs := self._jobs():
             up = self.ask({"all": f"count(up{{{jobs}}})", "down": f"count(up{{{jobs}}} == 0)"})
             down = number_of(up["down"]) or 0 if up["all"] else None
-        time_ = answers["now"][0].points[-1][0] if answers["now"] else math.nan
-        return self._cluster(answers, time_, None if down is None else int(down))
+        return self._cluster(answers, None if down is None else int(down))
 
     def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
         """Return the first `count` machines with `matching` in their name, and such machines that
@@ -86,21 +85,6 @@ class ClusterQueries:
         nodes = [self._node(host, by_host) for host in hosts]
         down = self._down(part, matching)
         return tuple([*down, *nodes] if order == "worst" else [*nodes, *down])
-
-    def past(self, start: float, end: float, step: float) -> list[tuple[float, Quantiles]]:
-        """Return the quantiles from `start` to `end`, one every `step` seconds. SourceError."""
-        shares = self._quantiles()
-        by_time: defaultdict[float, dict[str, float]] = defaultdict(dict)
-        for share, expression in shares.items():
-            for series in self.client.query_range(expression, start, end, step)[:1]:
-                for at, value in series.points:
-                    if math.isfinite(value):
-                        by_time[at][share] = value
-        return [
-            (at, (values["0.1"], values["0.5"], values["0.9"]))
-            for at, values in sorted(by_time.items())[-1 - int((end - start) / step) :]
-            if len(values) == len(_QUANTILES)
-        ]
 
     def ask(self, wanted: Mapping[str, str]) -> dict[str, list[Series]]:
         """Return the answers to instant queries, by their names. SourceError."""
@@ -135,7 +119,6 @@ class ClusterQueries:
         )
         free_models = f"sum by ({exporter.model}) ({exporter.with_model(exporter.free_gpus())})"
         wanted = {
-            "now": "vector(1)",
             "gpus": f"sum({count})",
             "hosts": f"count(max by ({exporter.host}) ({count}))",
             "free": f"sum({free})",
@@ -158,7 +141,6 @@ class ClusterQueries:
         return self._record("count", f"count by ({exporter.host}) ({gpus})", hosts)
 
     def _quantiles(self) -> dict[str, str]:
-        """Return the expression of each quantile."""
         record, utilization = RECORDS["quantiles"], self.exporter.of_gpus(self.exporter.utilization)
         if record in self._records:
             return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
@@ -226,12 +208,9 @@ class ClusterQueries:
         hosts = sorted(printable(series.labels.get("instance", ""), LONGEST) for series in down)
         return [ClusterNode(host, up=False) for host in hosts]
 
-    def _cluster(
-        self, answers: Mapping[str, list[Series]], time_: float, down: int | None
-    ) -> Cluster:
+    def _cluster(self, answers: Mapping[str, list[Series]], down: int | None) -> Cluster:
         return Cluster(
             exporter=self.exporter.name,
-            time=time_,
             gpus=_whole(number_of(answers["gpus"])) or 0,
             hosts=_whole(number_of(answers["hosts"])) or 0,
             down=down,
@@ -257,7 +236,6 @@ class ClusterQueries:
         return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
     def _node(self, host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> ClusterNode:
-        """Return a machine of the page."""
         mine = {name: answer.get(host, []) for name, answer in details.items()}
         numbers = {name: number_of(series) for name, series in mine.items()}
         who = sorted(mine.get("who", ()), key=lambda series: -series.value)

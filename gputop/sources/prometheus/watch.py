@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from gputop.errors import SourceError
-from gputop.model.fleet.cluster import HOUR, Cluster, ClusterState, NodePage, Quantiles
+from gputop.model.fleet.cluster import ClusterState, NodePage
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.host import FallbackSource, PrometheusSource
@@ -16,8 +16,6 @@ from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
 INTERVAL = 10.0
 """Seconds between refreshes, unless another interval is wanted."""
 LEAST_INTERVAL = 1.0
-_STEP = 60.0
-"""Seconds between two values of the past."""
 
 
 class ClusterWatch:
@@ -31,12 +29,11 @@ class ClusterWatch:
         self._queries: ClusterQueries | None = None
         self._state = ClusterState()
         self._came: float | None = None
-        self._due, self._is_past_asked = 0.0, False
+        self._due = 0.0
         self._woken, self._is_closed = threading.Event(), False
 
     @property
     def state(self) -> ClusterState:
-        """The newest state, with its age."""
         age = None if self._came is None else time.monotonic() - self._came
         return self._state._replace(age=age)
 
@@ -55,7 +52,6 @@ class ClusterWatch:
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
-        """Refresh every `seconds` from now on."""
         if self.interval == max(LEAST_INTERVAL, seconds):
             return
         self.interval = max(LEAST_INTERVAL, seconds)
@@ -100,28 +96,6 @@ class ClusterWatch:
             self._due = time.monotonic() + self.interval
             cluster = queries.sums()._replace(nodes=before)
             self._came = time.monotonic()
-            self._state = self._state._replace(
-                cluster=cluster, error="", past=_with(self._state.past, cluster)
-            )
+            self._state = self._state._replace(cluster=cluster, error="")
         nodes = queries.nodes(*page)
         self._state = self._state._replace(cluster=cluster._replace(nodes=nodes), page=page)
-        if not self._is_past_asked:
-            self._is_past_asked = True
-            self._ask_past(queries, cluster.time)
-
-    def _ask_past(self, queries: ClusterQueries, end: float) -> None:
-        """Ask for the past, once: if that is too much for the server, the graphs begin now."""
-        try:
-            past = tuple(queries.past(end - HOUR, end, _STEP))
-        except SourceError:
-            return
-        self._state = self._state._replace(past=(*past, *self._state.past))
-
-
-def _with(
-    past: tuple[tuple[float, Quantiles], ...], cluster: Cluster
-) -> tuple[tuple[float, Quantiles], ...]:
-    """Return the past with the newest values, without those that are too old."""
-    if cluster.quantiles is not None:
-        past = (*past, (cluster.time, cluster.quantiles))
-    return tuple(point for point in past if point[0] > cluster.time - HOUR)

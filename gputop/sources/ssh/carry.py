@@ -50,7 +50,6 @@ def payload(python: RemotePython) -> bytes:
 
 
 def loader_size() -> int:
-    """Return the size of the loader in bytes."""
     return len(_loader())
 
 

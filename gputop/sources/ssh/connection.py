@@ -89,7 +89,7 @@ class Connection(AgentConnection):
     def link(self) -> HostLink:
         """The state of the connection just now."""
         age = None if self._heard is None else time.monotonic() - self._heard
-        return self._link._replace(age=age)
+        return HostLink(*self._link[:-1], age)
 
     def messages(self) -> Iterator[Frame | Reply]:
         """See `AgentConnection`. LoginError if ssh wants to ask a person."""

@@ -21,7 +21,6 @@ def number(text: str | None) -> float | None:
 
 
 def whole(text: str | None) -> int | None:
-    """Return an integer, or None."""
     return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 

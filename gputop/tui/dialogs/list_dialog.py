@@ -53,6 +53,7 @@ class ListDialog(ModalScreen[R | None]):
         Binding("escape,q", "leave", "Cancel", id="list.leave", key_display="Esc"),
         Binding("down,j", "move(1)", "Down", id="list.down", show=False),
         Binding("up,k", "move(-1)", "Up", id="list.up", show=False),
+        Binding("question_mark,f1", "app.help", "Help", id="list.help", show=False),
     ]
     ENTER = "choose"
     """What Enter does, in a word."""

@@ -86,6 +86,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
+        Binding("question_mark,f1", "app.help", "Help", id="signal.help", show=False),
     ]  # fmt: skip
 
     def __init__(

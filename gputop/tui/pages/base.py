@@ -61,9 +61,13 @@ class PageScreen(Screen[R]):
 
     def compose(self) -> ComposeResult:
         yield self.body()
+        yield PageKeys(self.key_words(), id="keys")
+
+    def key_words(self) -> list[tuple[str, str]]:
+        """Return the keys of the last line, each with its word."""
         keys = self.app.own_keys if isinstance(self.app, SerialInput) else {}
         own = [b for b in keyed(keys, self.BINDINGS) if self.offers(b.action)]
-        yield PageKeys([*key_words(own), *self.MORE_KEYS], id="keys")
+        return [*key_words(own), *self.MORE_KEYS]
 
     def on_mount(self) -> None:
         self.draw()

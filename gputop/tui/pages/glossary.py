@@ -30,7 +30,11 @@ _GPU = (
     ("has not answered yet", "the driver has reported nothing about this GPU so far"),
     ("PAUSED", "the screen is frozen; p resumes"),
     ("MIG", "the GPU is partitioned: a row for each GPU instance and compute instance"),
-    ("the last 3 minutes", "newest at the right; a gap is a missing sample; g changes the metric"),
+    (
+        "the last 3 minutes",
+        "newest at the right; a gap is a missing sample; g changes the metric,"
+        " which is never one that the graphs below show",
+    ),
     ("CPU, RAM", "of the host"),
     ("1 user seen", "there may be more: WSL, a container or permissions hide them"),
     ("users unknown", "the driver does not list processes here"),

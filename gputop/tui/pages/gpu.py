@@ -1,4 +1,4 @@
-"""One GPU: its processes, its history, its metrics by section, its links."""
+"""One GPU: what it does and for whom, its processes, its history, its metrics, its links."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import ClassVar
 from msgspec.structs import replace
 from textual.binding import BindingType
 
-from gputop.model.health.findings import findings
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import reserved_words
-from gputop.model.machine.text import clock_time, duration, short_name
-from gputop.model.machine.topology import ITSELF, MEANINGS, rating
+from gputop.model.machine.text import clock_time, counted, duration, ranges, short_name
+from gputop.model.machine.topology import ITSELF, MEANINGS, nvlinks, rating
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
@@ -24,13 +23,13 @@ from gputop.model.metrics.metric import Metric
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow, unaccounted_rows
 from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.gpu_summary import summary_lines
 from gputop.tui.pages.graph import GraphScreen
-from gputop.tui.pages.health import finding_lines
 from gputop.tui.panes.columns import crop_or_pad, heading, row
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
-from gputop.tui.panes.paper import Paper, title
+from gputop.tui.panes.paper import Paper, headline, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.panes.process_columns import ProcessColumns
 
@@ -40,13 +39,9 @@ _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm",
 _COLUMNS = (
     "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "cpu", "idle_for", "age",
 )  # fmt: skip
-_FACTS = ("pci_bus_id", "uuid", "identity.architecture")
 _LABEL = 14
-_HELPED = 92
-"""On a page of at least this many cells, metrics are shown with their help."""
-_BESIDE, _PLAIN = 78, 38
-"""Cells that a metric takes with its help, and without."""
-_VALUE = 18
+_CELL = 38
+"""Cells that a metric takes at least."""
 _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
@@ -60,11 +55,11 @@ class GpuScreen(PageScreen["str | None"]):
     """The page of a GPU; it answers with the GPU's key if only its processes are wanted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,enter,backspace", "leave", "Back", "GPU: back", "Esc"),
-        _key("G", "graphs", "Graphs", "GPU: all its graphs", "G"),
-        _key("f", "only", "Its processes", "GPU: only its processes, on the main screen", "f"),
-        _key("right,n", "other(1)", "Next GPU", "GPU: the next GPU", "n", name="next"),
-        _key("left,b", "other(-1)", "Previous GPU", "GPU: the previous GPU", name="before"),
+        _key("escape,enter,backspace", "leave", "Back", "Back", "Esc"),
+        _key("G", "graphs", "Graphs", "All its graphs", "G"),
+        _key("f", "only", "Its processes", "Only its processes, on the main screen", "f"),
+        _key("right,n", "other(1)", "Next GPU", "The next GPU", "n", name="next"),
+        _key("left,b", "other(-1)", "Previous GPU", "The previous GPU", name="before"),
     ]  # fmt: skip
 
     def __init__(self, key: str, idle_after: float) -> None:
@@ -108,14 +103,11 @@ def gpu_lines(
     """Yield all that is known of a GPU, as it was last listed if it is `gone`. `idle_after`:
     seconds without work after which memory is idle."""
     yield []
-    yield [(f" GPU {gpu.index}  {short_name(gpu.name)}", "heading")]
-    facts = (GPU[id_].text(gpu) for id_ in _FACTS if GPU[id_].read(gpu) is not None)
-    yield from paper.facts(facts, "quiet")
+    yield headline(shown.frame, f"GPU {gpu.index}  {short_name(gpu.name)}")
     yield from _state(paper, gpu, gone)
+    yield from summary_lines(paper, shown.frame, gpu)
     if gpu.reservation is not None:
         yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
-    for finding in findings(shown.frame, gpu):
-        yield from finding_lines(paper, finding)
     for sentence in limits(shown.frame, gpu):
         yield from paper.wrapped(sentence, 1, "quiet")
     yield from title("Processes")
@@ -123,11 +115,11 @@ def gpu_lines(
     span = graph.fitting(shown.history.times, _MAX_SPAN_SECONDS)
     yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
     yield from _graphs(paper, shown.history, gpu, span)
+    yield from title("Links to the other GPUs")
+    yield from _links(paper, gpu, shown.frame)
     for name, metrics in SECTIONS.items():
         yield from title(name)
         yield from _section(paper, gpu, [m for m in metrics if m.id not in _SHOWN_ABOVE])
-    yield from title("Links to the other GPUs")
-    yield from _links(paper, gpu, shown.frame)
 
 
 def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
@@ -141,8 +133,6 @@ def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
         yield from paper.wrapped(text, 1)
     if gpu.state == "lost" and gpu.error is not None:
         yield from paper.wrapped(gpu.error, 1, "alarm")
-    if gpu.activity is not None and gpu.activity.doing is not None:
-        yield from paper.wrapped(f"in the last half minute: {gpu.activity.doing}", 1)
 
 
 def _reserved(reservation: Reservation, now: float) -> str:
@@ -161,12 +151,10 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
         yield from paper.quiet(why)
         return
     width = paper.width
-    helped = width >= _HELPED
-    count = max(1, width // (_BESIDE if helped else _PLAIN))
-    room = (width - 1) // count
+    room = (width - 1) // max(1, width // _CELL)
     line: StyledLine = []
     for metric in metrics:
-        cell = _cell(paper, metric, gpu, helped)
+        cell = _cell(paper, metric, gpu)
         if width_of(cell) > room - 1:
             if line:
                 yield line
@@ -181,7 +169,7 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
         yield line
 
 
-def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu, helped: bool) -> StyledLine:
+def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu) -> StyledLine:
     value = metric.read(gpu)
     label: Piece = (f"  {metric.label:<{_LABEL}}", "quiet")
     if value is None:
@@ -189,10 +177,7 @@ def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu, helped: bool) -> StyledLi
     else:
         text = graph.with_unit(metric, value, paper.glyphs.degree)
         shown = (paper.glyphs.text(text), "text")
-    if not helped:
-        return [label, shown]
-    padding = " " * max(2, _VALUE - width_of([shown]))
-    return [label, shown, (f"{padding}{metric.help}", "quiet")]
+    return [label, shown]
 
 
 def _processes(
@@ -214,7 +199,7 @@ def _processes(
         if view_row.row.gpu and view_row.row.gpu.key == gpu.key
     ]  # fmt: skip
     for view_row in unaccounted:
-        yield columns.across(view_row, paper.width - 1, "notice")
+        yield [("  ", "text"), *columns.across(view_row, paper.width - 3, "notice")]
     if not rows and not unaccounted:
         alone = replace(shown.frame, gpus=(gpu,))
         yield from paper.quiet("none" if gpu.listed == "all" else no_process_text(alone))
@@ -271,7 +256,7 @@ def _links(paper: Paper, gpu: Gpu, frame: Frame) -> Iterator[StyledLine]:
         words = "not known" if len(frame.gpus) > 1 else "there is no other"
         yield from paper.quiet(words)
     for link in sorted(there, key=rating, reverse=True):
-        kind = "NV" if link and link.startswith("NV") else link
-        means = MEANINGS.get(kind or "", "not known")
-        to = f"GPU {', '.join(map(str, there[link]))}"
-        yield from paper.labelled(link or paper.glyphs.not_available, f"{to}: {means}")
+        to, many = f"to GPU {ranges(there[link])}", nvlinks(link)
+        label = counted(many, "NVLink") if many else link or paper.glyphs.not_available
+        means = "" if many else f": {MEANINGS.get(link or '', 'not known')}"
+        yield from paper.labelled(label, to + means)

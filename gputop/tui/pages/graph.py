@@ -12,6 +12,7 @@ from gputop.model.metrics.history import KEPT
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.panes.graph import Curve, Graph
 from gputop.tui.panes.heading import described_key
+from gputop.tui.panes.paper import headline
 
 _key = partial(described_key, "Graphs", area="graph")
 
@@ -22,22 +23,22 @@ class GraphScreen(PageScreen[None]):
     MORE_KEYS = ()
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,G,backspace", "leave", "Back", "Graphs: remove the cursor; back", "Esc"),
-        _key("g", "metric(1)", "Next metric", "Graphs: the next metric", "g"),
-        _key("b", "metric(-1)", "Previous metric", "Graphs: the previous metric",
+        _key("escape,G,backspace", "leave", "Back", "Remove the cursor; back", "Esc"),
+        _key("g", "metric(1)", "Next metric", "The next metric", "g"),
+        _key("b", "metric(-1)", "Previous metric", "The previous metric",
              name="metric-back"),
-        _key("s", "overlay", "Overlay", "Graphs: one plot for all, or one each", "s"),
-        _key("plus,equals_sign", "zoom(1)", "Longer", "Graphs: a longer time", "+", name="longer"),
-        _key("minus", "zoom(-1)", "Shorter", "Graphs: a shorter time", "-", name="shorter"),
-        _key("left", "cursor(-1)", "Cursor", "Graphs: the values at a moment", "left right"),
-        _key("right", "cursor(1)", "Cursor right", "Graphs: the cursor to the right",
+        _key("s", "overlay", "Overlay", "One plot for all, or one each", "s"),
+        _key("plus,equals_sign", "zoom(1)", "Longer", "A longer time", "+", name="longer"),
+        _key("minus", "zoom(-1)", "Shorter", "A shorter time", "-", name="shorter"),
+        _key("left", "cursor(-1)", "Cursor", "The values at a moment", "left right"),
+        _key("right", "cursor(1)", "Cursor right", "The cursor to the right",
              name="cursor-right"),
-        _key("shift+left,pageup", "cursor(-10)", "Cursor far", "Graphs: by ten cells",
+        _key("shift+left,pageup", "cursor(-10)", "Cursor far", "By ten cells",
              name="cursor-far"),
-        _key("shift+right,pagedown", "cursor(10)", "Cursor far right", "Graphs: by ten cells",
+        _key("shift+right,pagedown", "cursor(10)", "Cursor far right", "By ten cells",
              name="cursor-far-right"),
-        _key("down,j", "front(1)", "Highlight", "Graphs: highlight the next curve", "up down"),
-        _key("up,k", "front(-1)", "Highlight back", "Graphs: highlight the one before",
+        _key("down,j", "front(1)", "Highlight", "Highlight the next curve", "up down"),
+        _key("up,k", "front(-1)", "Highlight back", "Highlight the one before",
              name="front-back"),
     ]  # fmt: skip
 
@@ -89,12 +90,14 @@ class GraphScreen(PageScreen[None]):
         curves: list[Curve] = []
         if self._gpu is None:
             metric = GPU[self._metric]
-            self.graph.heading = [(f" {metric.label}", "heading"), (f"  {metric.help}", "quiet")]
+            title = headline(self.shown.frame, metric.label)
+            self.graph.heading = [*title, (f"  {metric.help}", "quiet")]
             curves = [Curve(gpu.index, key, self._metric, f"GPU {gpu.index}")
                       for key, gpu in gpus.items()]  # fmt: skip
         elif self._gpu in gpus:
             index = gpus[self._gpu].index
-            self.graph.heading = [(f" GPU {index}", "heading"), ("  all recorded metrics", "quiet")]
+            title = headline(self.shown.frame, f"GPU {index}")
+            self.graph.heading = [*title, ("  all recorded metrics", "quiet")]
             curves = [Curve(n, self._gpu, id_, GPU[id_].label)
                       for n, id_ in enumerate(self._metrics())]  # fmt: skip
         self.graph.show_curves(curves, self.shown.frame, self.shown.history)

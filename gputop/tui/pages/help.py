@@ -1,136 +1,142 @@
-"""Help: the keys by task on one screen, then every word of the screen; and the user's manual."""
+"""The viewer of the help: the keys of a screen with all its words, and the pages of the manual."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import ClassVar
 
 from rich.cells import chop_cells
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Click
 from textual.widgets import Input
 
-from gputop.manual import TOPICS, contents, found, laid_out, page
-from gputop.tui.glyphs import GlyphSet
-from gputop.tui.key_names import names_of
+from gputop.manual import TOPICS, laid_out, page
+from gputop.model.machine.text import printable
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
+from gputop.tui.panes.choices import ChoicePage
 from gputop.tui.panes.columns import crop_or_pad
-from gputop.tui.panes.heading import described_key
-from gputop.tui.panes.lines import Lines, StyledLine
-from gputop.tui.panes.page import Page
+from gputop.tui.panes.heading import PageKeys, described_key
+from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, title
 
-_TWO = 76
-"""From this many cells on there is room for two columns."""
+_TWO, _TWO_OF_WORDS = 76, 150
+"""From so many cells on there is room for two columns of keys, and of words."""
 _KEY, _WORD = 10, 20
 """Cells of the keys of a binding, and of a word of the glossary."""
-Entry = tuple[str, str]
-"""Keys, and what they do."""
-Group = tuple[str, list[Entry]]
-"""A task, and its keys."""
-_TASKS = ("Hosts", "View", "Mapping", "Move", "Processes", "Screen", "Time")
-
-
-_key = partial(described_key, "Manual", area="manual")
-_KEYS = ""
-"""The topic of the keys, which are no page of the manual."""
-_ManualText = Callable[[int], Iterable[tuple[str, str]]]
-"""Gives the lines of a text for a width, each with its kind."""
+_KEYS, _CONTENTS = "", "contents"
+"""What is shown besides the pages of the manual."""
 _LINK = re.compile(r"gputop help ([a-z]+)")
 _CODE = re.compile(r"(`[^`]+`)")
+_key = partial(described_key, "Manual", area="manual")
 
 
-class _Leaf(Page):
-    """A page whose lines may name other pages."""
-
-    def __init__(self, follow: Callable[[str], None]) -> None:
-        """`follow` is called with the text of a line that was clicked."""
-        super().__init__(id="page")
-        self._follow = follow
+class _Leaf(ChoicePage[str]):
+    """A page on which a click opens the page that a line names."""
 
     def on_click(self, event: Click) -> None:
         event.stop()
-        line = self.text.line_at(event.y)
-        if line is not None:
-            self._follow("".join(text for text, _ in line))
+        event.prevent_default()
+        number = self.text.top + event.y
+        text = "".join(text for text, _ in self.text.line_at(event.y) or ())
+        links = [topic for topic in _LINK.findall(text) if topic in TOPICS]
+        for topic in [*(each for each, line in self._begins.items() if line == number), *links][:1]:
+            self._chosen(topic)
 
 
 class HelpScreen(PageScreen[None]):
-    """The keys of a screen, taken from the bindings themselves, with how to read it, and the pages
-    of the manual."""
+    """Pages to leaf through and to search, as less does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,question_mark,f1,h", "leave", "Back", "Leave the search, or the help", "Esc"),
-        _key("enter", "line(1)", "Down", "A line down", name="down"),
-        _key("space,f", "page(1)", "On", "A screenful down", "Space", name="on"),
-        _key("b", "page(-1)", "Up", "A screenful up", "b", name="back"),
+        _key("escape", "back", "Close", "Back to where you were; close", "Esc", name="leave"),
+        _key("space,f", "page(1)", "Next page", "A screenful down", "Space", name="on"),
+        _key("slash", "search", "Search", "Find a word in all pages", "/"),
+        _key("n", "repeat(1)", "Next", "The next place that has the word", "n"),
+        _key("N", "repeat(-1)", "Before", "The place before", "N", name="repeat-back"),
+        _key("c", "contents", "Contents", "All pages: Enter opens one", "c"),
+        _key("enter", "enter", "Open", "Open a page of the contents; else a line down",
+             name="down"),
+        _key("b", "page(-1)", "Up", "A screenful up", name="back"),
         _key("g,less_than_sign", "end(0)", "Top", "To the beginning", name="top"),
         _key("G,greater_than_sign", "end(1)", "End", "To the end"),
-        _key("n,right", "turn(1)", "Next page", "The next page of the manual", "n", name="next"),
-        _key("p,left", "turn(-1)", "Page before", "The page before", "p", name="previous"),
-        _key("c", "contents", "Contents", "All pages", "c"),
-        _key("slash", "search", "Search", "Find a word in all pages", "/"),
-    ]
+        _key("right", "turn(1)", "Next topic", "The next page of the manual", name="next"),
+        _key("left,p", "turn(-1)", "Topic before", "The page before", name="previous"),
+        _key("question_mark,f1,h", "leave", "Close", "Close the help", name="close"),
+    ]  # fmt: skip
     MORE_KEYS = ()
 
-    def __init__(
-        self,
-        bindings: Sequence[Binding] = (),
-        elsewhere: Mapping[str, Sequence[Binding]] | None = None,
-        topic: str = _KEYS,
-    ) -> None:
-        """`bindings`: those of the main screens; `elsewhere`: other bindings, by heading; `topic`:
-        the page to begin with, one of the manual where there are no bindings."""
+    def __init__(self, keys: ScreenKeys | None = None, topic: str = _KEYS) -> None:
+        """`keys`: those of a screen, which are a page before all others; `topic`: the page to begin
+        with, one of the manual where there are no keys."""
         super().__init__()
-        self._of_main, self._elsewhere = bindings, elsewhere or {}
-        self._glyphs = Lines.glyphs
-        self._topics = [_KEYS, *TOPICS] if bindings else [*TOPICS]
-        self._topic = self._title = topic
-        self._text: _ManualText | None = None if topic == _KEYS else partial(laid_out, page(topic))
+        self._keys, self._topic = keys, topic
+        self._topics = [*([_KEYS] if keys else []), *TOPICS]
+        self._behind: list[tuple[str, int]] = []
+        """The pages that Esc goes back to, each with its first line in sight."""
+        self._word = self._note = ""
 
     def compose(self) -> ComposeResult:
         yield from super().compose()
         yield Input(placeholder="a word", compact=True)
 
-    def body(self) -> Page:
-        return _Leaf(self._follow)
+    def body(self) -> _Leaf:
+        return _Leaf(self._open, id="page")
+
+    @property
+    def _page(self) -> _Leaf:
+        return self.query_one(_Leaf)
+
+    def key_words(self) -> list[tuple[str, str]]:
+        (escape, close), *others = super().key_words()
+        note = [(f"/{self._word}", self._note)] if self._note else []
+        return [*note, (escape, "back" if self._behind else close), *others]
 
     def draw(self) -> None:
         if self.is_mounted:
-            page = self.query_one(Page)
-            paper = page.paper
-            page.show_lines(list(self._of_manual(paper) or self._lines(paper)))
+            lines, begins = self._lines(self._topic), {}
+            if self._topic == _CONTENTS:
+                begins = {topic: n for n, topic in enumerate(self._topics, 2)}
+            self._page.show_choices(lines, begins)
+            self.query_one(PageKeys).show(self.key_words())
 
     def show_frame(self, shown: ShownFrame) -> None:
         """Keep the frame without drawing it: nothing here depends on it."""
         self.shown = shown
 
-    def action_leave(self) -> None:
+    def action_back(self) -> None:
         if self.query_one(Input).has_class("-asks"):
             self._end_search()
+        elif self._behind:
+            self._topic, top = self._behind.pop()
+            self._note = ""
+            self.draw()
+            self._page.go_to(top)
         else:
-            super().action_leave()
+            self.action_leave()
 
-    def action_line(self, step: int) -> None:
-        self.query_one(Page).action_move(step)
+    def action_enter(self) -> None:
+        if self._topic == _CONTENTS:
+            self._page.choose()
+        else:
+            self._page.action_move(1)
 
     def action_page(self, step: int) -> None:
-        self.query_one(Page).action_page(step)
+        self._page.action_page(step)
 
     def action_end(self, last: int) -> None:
-        self.query_one(Page).action_end(last)
+        self._page.action_end(last)
 
-    def action_turn(self, pages: int) -> None:
-        topics = self._topics
-        self._open(topics[(topics.index(self._topic) + pages) % len(topics)])
+    def action_turn(self, step: int) -> None:
+        at = self._topics.index(self._topic) if self._topic in self._topics else -1
+        self._open(self._topics[(at + step) % len(self._topics)])
 
     def action_contents(self) -> None:
-        self._show("contents", partial(laid_out, contents()))
+        self._open(_CONTENTS)
 
     def action_search(self) -> None:
         line = self.query_one(Input)
@@ -141,78 +147,70 @@ class HelpScreen(PageScreen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self._end_search()
-        if word := event.value.strip():
-            self._show(f"/{word}", partial(_found, word))
+        self._word = printable(event.value.strip(), 60) or self._word
+        if self._word:
+            self.action_repeat(1)
 
     def _end_search(self) -> None:
         self.query_one(Input).remove_class("-asks")
-        self.query_one(Page).focus()
+        self._page.focus()
 
-    def _follow(self, line: str) -> None:
-        """Open the page that a line names."""
-        if (link := _LINK.search(line)) and link[1] in TOPICS:
-            self._open(link[1])
-
-    def _open(self, topic: str) -> None:
-        self._topic = topic
-        self._show(topic, None if topic == _KEYS else partial(laid_out, page(topic)))
-
-    def _show(self, title: str, text: _ManualText | None) -> None:
-        self._title, self._text = title, text
+    def action_repeat(self, step: int) -> None:
+        """Go to the next place that has the word, here or on the pages after, or to the one before;
+        from the last they go on with the first."""
+        if not self._word:
+            self.action_search()
+            return
+        topics, here = self._topics, self._page.marked
+        at = topics.index(self._topic) if self._topic in topics else 0
+        here = self._page.text.top - (step > 0) if here is None else here
+        for count in range(len(topics) + 1):
+            topic = topics[(at + step * count) % len(topics)]
+            places = _places(self._lines(topic), self._word)
+            if count == 0:
+                places = [line for line in places if (line - here) * step > 0]
+            if places:
+                self._open(topic, places[0 if step > 0 else -1])
+                return
+        self._note = "is on no page"
         self.draw()
-        self.query_one(Page).go_to(0)
 
-    def _of_manual(self, paper: Paper) -> list[StyledLine]:
-        """Return the lines of a page of the manual; none for the keys."""
-        if self._text is None:
-            return []
+    def _open(self, topic: str, marked: int | None = None) -> None:
+        """Show a page from its top, or at a line that is marked."""
+        if topic != self._topic:
+            self._behind.append((self._topic, self._page.text.top))
+        self._topic, self._note = topic, ""
+        self.draw()
+        if topic == _CONTENTS:
+            self._page.action_move(0)  # the cursor comes into sight
+        else:
+            self._page.marked = marked
+            self._page.go_to(max(0, (marked or 0) - 2))
+
+    def _lines(self, topic: str) -> list[StyledLine]:
+        paper = self._page.paper
+        if topic == _KEYS and self._keys:
+            return [*_keys(paper, self._keys), *_words(paper)]
+        lines: list[StyledLine] = [[(f" gputop help {topic}", "heading")], []]
+        if topic == _CONTENTS:
+            about = {_KEYS: "the keys of this screen", **TOPICS}
+            return lines + [[(f"   {each or '?':<12}", "key"), (about[each], "text")]
+                            for each in self._topics]  # fmt: skip
         width = max(20, paper.width - 2)
-        lines = [
+        return lines + [
             _styled(kind, part)
-            for kind, line in self._text(width)
+            for kind, line in laid_out(page(topic), width)
             for part in chop_cells(line, width) or [""]  # code may be wider
         ]
-        return [[(f" gputop help {self._title}", "heading")], [], *lines]
 
-    def _lines(self, paper: Paper) -> Iterator[StyledLine]:
-        yield [(" Keys", "heading"), ("; below them every word of the screen", "quiet")]
-        width = paper.width
-        groups = self._groups()
-        if width < _TWO:
-            yield from (line for group in groups for line in self._group(group, width))
-        else:
-            yield from self._beside(groups, width // 2)
-        elsewhere = ((heading, _entries(bindings, self._glyphs))
-                     for heading, bindings in self._elsewhere.items())  # fmt: skip
-        for heading, words in (*elsewhere, *glossary.sections(self._glyphs)):
-            yield from title(heading)
-            for word, text in words:
-                yield from _explained(paper, word, text)
 
-    def _groups(self) -> list[Group]:
-        groups: dict[str, list[Entry]] = {}
-        for name in _TASKS:
-            here = (b for b in self._of_main if b.group and b.group.description == name)
-            if entries := _entries(here, self._glyphs):
-                groups[name] = entries
-            if name == "Move":
-                groups[name] = _moving(self._glyphs)
-        return list(groups.items())
-
-    def _group(self, group: Group, width: int) -> Iterator[StyledLine]:
-        name, entries = group
-        yield [(f" {name}", "heading")]
-        for keys, text in entries:
-            pieces = [(f" {keys:<{_KEY}}", "key"), (text, "text")]
-            yield crop_or_pad(pieces, width, self._glyphs.ellipsis, left=True)
-
-    def _beside(self, groups: Sequence[Group], width: int) -> Iterator[StyledLine]:
-        columns: list[list[StyledLine]] = [
-            [line for group in part for line in self._group(group, width)]
-            for part in min(_splits(groups), key=_height)
-        ]
-        for here, there in zip_longest(*columns, fillvalue=[]):
-            yield [*crop_or_pad(here, width, "", left=True), *there]
+def _places(lines: Sequence[StyledLine], word: str) -> list[int]:
+    """Return the lines on which a word begins, whatever its case; words may go on in the next."""
+    texts = [" ".join("".join(text for text, _ in line).casefold().split()) for line in lines]
+    sought = " ".join(word.casefold().split())
+    beside = zip_longest(texts, texts[1:], fillvalue="")
+    return [n for n, (text, after) in enumerate(beside)
+            if -1 < f"{text} {after}".find(sought) < max(1, len(text))]  # fmt: skip
 
 
 def _styled(kind: str, line: str) -> StyledLine:
@@ -222,40 +220,49 @@ def _styled(kind: str, line: str) -> StyledLine:
     return [(" ", "text"), *pieces]
 
 
-def _found(word: str, width: int) -> list[tuple[str, str]]:
-    return list(found(word, width)) or [("paragraph", f"The manual has no `{word}`.")]
+def _keys(paper: Paper, keys: ScreenKeys) -> Iterator[StyledLine]:
+    yield [(f" Keys {keys.where}; below them every word of the screen", "heading")]
+    count = 2 if paper.width >= _TWO else 1
+    part = paper._replace(width=paper.width // count)
+    groups = [list(_group(part, *group)) for group in keys.groups(paper.glyphs, _KEY - 1)]
+    splits = [(groups[:n], groups[n:]) for n in range(1, len(groups) + 1)]
+    left, right = min(splits, key=lambda split: max(sum(map(len, side)) for side in split))
+    if count == 1:
+        left, right = groups, []
+    yield from _beside(chain(*left), chain(*right), part)
 
 
-def _splits(groups: Sequence[Group]) -> list[list[list[Group]]]:
-    return [[list(groups[:n]), list(groups[n:])] for n in range(1, len(groups) + 1)]
+def _group(paper: Paper, name: str, entries: Iterable[KeyEntry]) -> Iterator[StyledLine]:
+    yield [(f" {name}", "heading")]
+    whole = paper._replace(width=paper.width + 1)  # the next column begins with a blank
+    for keys, text in entries:
+        yield from _explained(whole, f" {keys:<{_KEY}}", text)
 
 
-def _height(columns: Sequence[Sequence[Group]]) -> int:
-    return max(sum(1 + len(entries) for _, entries in column) for column in columns)
+def _words(paper: Paper) -> Iterator[StyledLine]:
+    """Yield every word of the screen with its meaning, each section in two columns if they fit."""
+    count = 2 if paper.width >= _TWO_OF_WORDS else 1
+    part = paper._replace(width=paper.width // count)
+    for heading, definitions in glossary.sections(paper.glyphs):
+        yield from title(heading)
+        words = list(definitions)
+        half = -(-len(words) // count)
+        left, right = (
+            (line for word, text in some for line in _explained(part, f"  {word:<{_WORD}} ", text))
+            for some in (words[:half], words[half:])
+        )
+        yield from _beside(left, right, part)
 
 
-def _moving(glyphs: GlyphSet) -> list[Entry]:
-    arrows = "j k" if glyphs.name == "ascii" else "j k ↓ ↑"
-    return [
-        (arrows, "Select a row"),
-        ("PgDn ^F", "Page down; PgUp, ^B: page up"),
-        ("Home End", "First row, last row"),
-        ("Tab", "Switch between the panes"),
-        ("^P", "Find any action by name"),
-    ]
+def _beside(
+    left: Iterable[StyledLine], right: Iterable[StyledLine], half: Paper
+) -> Iterator[StyledLine]:
+    nothing: StyledLine = []
+    for here, there in zip_longest(left, right, fillvalue=nothing):
+        yield [*crop_or_pad(here, half.width, "", left=True), *there]
 
 
-def _entries(bindings: Iterable[Binding], glyphs: GlyphSet) -> list[Entry]:
-    """Return an entry for all keys that do the same; keys that have no room are left out."""
-    keys: dict[str, list[str]] = {}
-    for binding in bindings:
-        text = binding.tooltip or binding.description
-        keys.setdefault(text, []).extend(binding.key.split(","))
-    return [(names_of(names, glyphs, _KEY - 1), text) for text, names in keys.items()]
-
-
-def _explained(paper: Paper, word: str, text: str) -> Iterator[StyledLine]:
-    lead = f"  {word:<{_WORD}} "
+def _explained(paper: Paper, lead: str, text: str) -> Iterator[StyledLine]:
     for line in paper.wrapped(text, len(lead)):
         yield [(lead, "key"), *line[1:]]
         lead = " " * len(lead)

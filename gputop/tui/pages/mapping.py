@@ -77,14 +77,14 @@ class MappingScreen(Screen[None]):
     AUTO_FOCUS = "LogicalTable"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,q,M", "back", "Back", "Mapping: leave a field; back", "Esc"),
+        _key("escape,q,M", "back", "Back", "Leave a field; back", "Esc"),
         _key(
-            "m", "edit", "Edit", "Mapping: edit CUDA_VISIBLE_DEVICES and what a program sets", "m"
+            "m", "edit", "Edit", "Edit CUDA_VISIBLE_DEVICES and what a program sets", "m"
         ),
-        _key("o", "order", "Order", "Mapping: change CUDA_DEVICE_ORDER", "o"),
-        _key("U", "unset", "Unset", "Mapping: unset CUDA_VISIBLE_DEVICES", "U"),
-        _key("v", "verify", "Verify", "Mapping: check with the CUDA driver", "v"),
-        _key("y", "copy", "Copy", "Mapping: copy the export line (OSC 52)", "y"),
+        _key("o", "order", "Order", "Change CUDA_DEVICE_ORDER", "o"),
+        _key("U", "unset", "Unset", "Unset CUDA_VISIBLE_DEVICES", "U"),
+        _key("v", "verify", "Verify", "Check with the CUDA driver", "v"),
+        _key("y", "copy", "Copy", "Copy the export line (OSC 52)", "y"),
     ]  # fmt: skip
 
     def __init__(

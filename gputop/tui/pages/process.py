@@ -34,10 +34,10 @@ class ProcessScreen(PageScreen[None]):
     """The page of a process; it stays, with its last figures, when the process ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("escape,enter,backspace", "leave", "Back", "Process: back", "Esc"),
-        _key("e", "values", "Values", "Process: show or hide the values of variables", "e"),
-        _key("t", "stack", "Stack", "Process: its Python stack, by py-spy", "t"),
-        _key("f9,K", "signal", "Signal", "Process: kill it, or send another signal", "F9"),
+        _key("escape,enter,backspace", "leave", "Back", "Back", "Esc"),
+        _key("e", "values", "Values", "Show or hide the values of variables", "e"),
+        _key("t", "stack", "Stack", "Its Python stack, by py-spy", "t"),
+        _key("f9,K", "signal", "Signal", "Kill it, or send another signal", "F9"),
     ]  # fmt: skip
 
     def __init__(

@@ -27,7 +27,7 @@ from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_G
 from gputop.sources.source import Moment
 from gputop.tui.pages.process_subject import ProcessSubject
 from gputop.tui.panes.lines import StyledLine
-from gputop.tui.panes.paper import LABEL, Paper, title
+from gputop.tui.panes.paper import LABEL, Paper, headline, title
 from gputop.tui.panes.plot import peak, sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -72,14 +72,24 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
     """Yield what frames say of the process."""
     process = subject.rows[0].process
     yield []
-    command = list(paper.wrapped(process.command or "not in this /proc", 1, "heading"))
+    user = COLUMNS["user"].text(subject.rows[0])
+    headed = f"Process {process.pid}" + (f"  {user}" if user != MISSING else "")
+    yield headline(subject.frame, headed)
+    command = list(paper.wrapped(process.command or "not in this /proc", 1))
     yield from command[:_COMMAND]
     if len(command) > _COMMAND:
         yield [(f" {paper.glyphs.ellipsis} all of it is below", "quiet")]
     if subject.ended:
         left = "it has ended, or left the GPUs; these are its last figures"
         yield [(f" {_BEFORE_START if subject.before_start else left}", "alarm")]
+    yield from _advice(paper, subject, has_harm=True)
+    yield from title("On the GPUs")
+    for row, past in zip(subject.rows, subject.pasts, strict=True):
+        yield from _on_gpu(paper, row, past, subject)
+    yield []
     yield from paper.facts(_facts(subject.rows[0]))
+    yield from title("CUDA device names")
+    yield from _named(paper, subject)
     yield from title("Origin")
     if process.elsewhere:
         yield from paper.quiet("The PID may be the host's: no process here is known to be it.")
@@ -87,11 +97,6 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
         yield from paper.quiet("Not read yet.")
     else:
         yield from _origin(paper, process.origin, process.parent)
-    yield from title("On the GPUs")
-    for row, past in zip(subject.rows, subject.pasts, strict=True):
-        yield from _on_gpu(paper, row, past, subject)
-    yield from title("Its names for them")
-    yield from _named(paper, subject)
     if len(command) > _COMMAND:
         yield from title("Command line")
         yield from paper.wrapped(process.command or "")
@@ -99,8 +104,6 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
 
 def _facts(row: ProcessRow) -> Iterator[str]:
     process = row.process
-    yield f"PID {process.pid}"
-    yield f"user {COLUMNS['user'].text(row)}"
     yield _STATES.get(process.state or "", f"state {COLUMNS['state'].text(row)}")
     yield from _numbers(NUMBERS_ANYWHERE, row)
     if process.start_time is not None:
@@ -201,15 +204,20 @@ def _named(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     if mapping is None or around is None:
         yield from paper.quiet("Its variables have not been read.")
         return
-    for sentence in mapping.reasoning():
+    yield from _devices(mapping, paper.glyphs.to)
+    for sentence in mapping.reasoning(named=False):
         yield from paper.wrapped(sentence)
     if around.frameworks:
         loaded = ", ".join(_LABELS[id_] for id_ in around.frameworks if id_ in _LABELS)
         yield from paper.wrapped(f"It has loaded {loaded}.")
-    yield []
-    yield from _devices(mapping, paper.glyphs.to)
-    for hint in mapping.advice:
-        yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
+    yield from _advice(paper, subject, has_harm=False)
+
+
+def _advice(paper: Paper, subject: ProcessSubject, has_harm: bool) -> Iterator[StyledLine]:
+    """Yield the advice on its variables that is an error or a warning, or that is neither."""
+    for hint in subject.mapping.advice if subject.mapping else ():
+        if (hint.level in ("error", "warning")) == has_harm:
+            yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
 
 
 def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import zip_longest
-from math import inf
 
-from gputop.model.fleet.cluster import HOUR, Cluster, ClusterNode, ClusterState, ModelCount
+from gputop.model.fleet.cluster import Cluster, ClusterNode, ClusterState, ModelCount
 from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, crop_or_pad, cut
-from gputop.tui.panes.gpu_cells import bar, level_role, load_role, metered, value
+from gputop.tui.panes.gpu_cells import bar, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
 from gputop.tui.panes.lines import Lines, Piece
-from gputop.tui.panes.plot import sparkline
 from gputop.tui.themes import LEVEL_ROLES
 
-_SHARES = ("10% of GPUs below", "half of GPUs below", "90% of GPUs below")
+_SHARES = ("10% of GPUs below", "half below", "90% below")
 """The labels of the quantiles, in the order of `Cluster.quantiles`."""
-_LABEL, _VALUE = 19, 5
-"""The widths of a quantile's label and of its value, in cells."""
-_MINUTES = 60
-_BESIDE = 110
-"""From this width on, in cells, models stand beside utilization."""
 MODELS = 3
 """The most lines that models take."""
 _BAR = 12
@@ -70,8 +61,7 @@ class ClusterNote(Lines):
 
 
 class ClusterSums(Lines):
-    """A line for each of the most frequent models, and for each quantile of the utilization with
-    its last hour: side by side if there is room."""
+    """A line for each of the most frequent models, and one for the utilization of all GPUs."""
 
     def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -82,32 +72,18 @@ class ClusterSums(Lines):
         self._state = state_
         self.repaint_changed()
 
-    def wanted(self, width: int) -> int:
-        """Return how many lines there are to show at this width, in cells."""
+    @property
+    def wanted(self) -> int:
+        """The number of lines that there are to show."""
         cluster = self._state.cluster
-        if cluster is None:
-            return 0
-        models = min(MODELS, len(cluster.models))
-        return max(models, len(_SHARES)) if width >= _BESIDE else models + len(_SHARES)
+        return 0 if cluster is None else min(MODELS, len(cluster.models)) + 1
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        lines = self._lines()
-        return lines[y] if y < len(lines) else ()
-
-    def _lines(self) -> list[list[Piece]]:
-        cluster, width = self._state.cluster, self.size.width
+        cluster = self._state.cluster
         if cluster is None:
-            return []
-        models = list(self._models(cluster.models))
-        if width < _BESIDE:
-            return [*models, *self._quantiles(cluster, width)]
-        half = width // 2
-        return [
-            [*crop_or_pad(left, half, self.glyphs.ellipsis, left=True), *right]
-            for left, right in zip_longest(
-                models, self._quantiles(cluster, width - half), fillvalue=list[Piece]()
-            )
-        ]
+            return ()
+        lines = [*self._models(cluster.models), self._quantiles(cluster)]
+        return lines[y] if y < len(lines) else ()
 
     def _models(self, models: Sequence[ModelCount]) -> Iterable[list[Piece]]:
         shown = models if len(models) <= MODELS else models[: MODELS - 1]
@@ -131,26 +107,14 @@ class ClusterSums(Lines):
         return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
                 (words, _free_role(free))]  # fmt: skip
 
-    def _quantiles(self, cluster: Cluster, width: int) -> Iterable[list[Piece]]:
-        cells = max(1, min(_MINUTES, width - _LABEL - _VALUE - 4))
-        role_of = partial(level_role, thresholds=self._thresholds)
+    def _quantiles(self, cluster: Cluster) -> list[Piece]:
+        line: list[Piece] = [(" utilization: ", "quiet")]
         for number, label in enumerate(_SHARES):
             now = None if cluster.quantiles is None else cluster.quantiles[number]
             text = self.glyphs.not_available if now is None else f"{percent(now)}%"
             role = "quiet" if now is None else load_role(now, self._thresholds)
-            value = crop_or_pad([(text, role)], _VALUE, "", left=False)
-            past = self._curve(number, cells, cluster.time)
-            curve = sparkline(past, 1.0, role_of, self.glyphs)
-            yield [(f" {label:<{_LABEL}}", "quiet"), *value, ("  ", "text"), *curve]
-
-    def _curve(self, number: int, cells: int, end: float) -> list[float]:
-        """Return the greatest value in each cell of the last hour; minus infinity if none."""
-        values = [-inf] * cells
-        for at, quantiles in self._state.past:
-            cell = cells - 1 - int((end - at) * cells / HOUR)
-            if 0 <= cell < cells:
-                values[cell] = max(values[cell], quantiles[number])
-        return values
+            line += [(f"{', ' if number else ''}{label} ", "quiet"), (text, role)]
+        return line
 
 
 def _free_role(free: int | None) -> str:

@@ -28,7 +28,6 @@ class GpuLine(NamedTuple):
 
     @property
     def subject(self) -> Gpu | MigDevice:
-        """The MIG device, or otherwise the GPU."""
         return self.device or self.gpu
 
     @property

@@ -9,7 +9,7 @@ from functools import partial
 from rich.cells import cell_len
 
 from gputop.model.health.activity import BY_UTILIZATION
-from gputop.model.health.throttle import THROTTLE_REASONS
+from gputop.model.health.throttle import word as throttle_word
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -225,10 +225,9 @@ class GpuColumns:
         reasons = gpu.throttle.reasons if gpu.throttle else ()
         if not reasons:
             return ()
-        word = THROTTLE_REASONS[reasons[0]].word
         others = f" +{len(reasons) - 1}" if len(reasons) > 1 else ""
         role = "alarm" if reasons[0].startswith("hw_") else "text"
-        return [(word, role), (others, "quiet")]
+        return [(throttle_word(reasons[0]), role), (others, "quiet")]
 
     def _temperature(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         if gpu.temperature is None:

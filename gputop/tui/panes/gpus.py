@@ -57,6 +57,17 @@ class GpuPane(ColumnTable[GpuLine]):
         """The metric that the short history shows."""
         return self._history.metric_id
 
+    @property
+    def graphed_id(self) -> str:
+        """The metric that graphs of all GPUs begin with."""
+        return self._history.graphed_id
+
+    def leave_out(self, metrics: frozenset[str]) -> None:
+        """Show none of these metrics in the short history: they are drawn below."""
+        self._history.leave_out(metrics)
+        self.fit()
+        self.repaint_changed()
+
     def next_history(self) -> None:
         """Show the next metric that some GPU has in the short history."""
         self._history.choose_next()

@@ -57,7 +57,6 @@ class Curve:
 
     @property
     def role(self) -> str:
-        """The role that gives the curve its colour."""
         return f"curve{self.index % _CURVES}"
 
 

@@ -193,7 +193,6 @@ def works(node: DOMNode, binding: Binding) -> bool:
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """Return the key and the word of every binding that is shown."""
     return [
         (
             binding.key_display or names_of(binding.key.split(","), Lines.glyphs, room=0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from math import log
 from typing import NamedTuple
@@ -31,11 +31,13 @@ _SHAPE = 8.0
 """The ratio of cells to lines at which a graph looks best."""
 
 
-_TITLES = _LOAD, _MEMORY = "Utilization", "memory"
+_TITLES = {"utilization": "utilization", "memory_used": "memory"}
+"""What the rule calls the metrics of GPUs, in its order."""
 
 
 class _SmallGraph(NamedTuple):
-    title: str
+    metric_id: str
+    """Empty for that of the CPUs."""
     label: str
     now: str
     values: Sequence[float]
@@ -63,6 +65,11 @@ class HistoryPane(Lines):
             self._draw()
             self.repaint_changed()
 
+    @property
+    def metric_ids(self) -> frozenset[str]:
+        """The metrics of GPUs that it draws."""
+        return frozenset(shown.metric_id for shown in self._graphs if shown.metric_id)
+
     def on_resize(self) -> None:
         self._draw()
         super().on_resize()
@@ -86,7 +93,7 @@ class HistoryPane(Lines):
         cells = max(1, (width - 1 + _GAP) // across - _GAP)
         span = graph.fitting(self._history.times, _MAX_SPAN_SECONDS)
         self._plot(span, cells, [lines[k // across] - 1 for k in range(len(graphs))])
-        self._lines = [self._rule({shown.title for shown in graphs}, span)]
+        self._lines = [self._rule(span)]
         labelled = [
             [self._label(shown, cells), *plot]
             for shown, plot in zip(graphs, self._plots, strict=True)
@@ -118,9 +125,9 @@ class HistoryPane(Lines):
         role = load_role((line - 0.5) / height if line > 1 else 0.01, self._thresholds)
         return [(text, role if own == "load" else own) for text, own in row]
 
-    def _rule(self, titles: Collection[str], span: float) -> StyledLine:
-        line = self.glyphs.rule
-        title = " and ".join(title for title in _TITLES if title in titles)
+    def _rule(self, span: float) -> StyledLine:
+        line, drawn = self.glyphs.rule, self.metric_ids
+        title = " and ".join(title for id_, title in _TITLES.items() if id_ in drawn)
         title = title[:1].upper() + title[1:]
         left = [(f"{line} ", "track"), (f"{title} ", "quiet")]
         right = [(f" last {span / 60:.0f} min ", "quiet"), (f"{line * 2} ", "track"), ("G", "key"),
@@ -136,12 +143,12 @@ class HistoryPane(Lines):
 
 def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:
     loads = [
-        _SmallGraph(_LOAD, f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
+        _SmallGraph("utilization", f"GPU {gpu.index}", _share(gpu.utilization, gpu), values, 1.0)
         for gpu in frame.gpus
         if (values := history.values(gpu.key, "utilization"))
     ]
     memory = [
-        _SmallGraph(_MEMORY, f"MEM {gpu.index}", _memory(gpu), values, gpu.memory_total)
+        _SmallGraph("memory_used", f"MEM {gpu.index}", _memory(gpu), values, gpu.memory_total)
         for gpu in frame.gpus
         if gpu.memory_total and (values := history.values(gpu.key, "memory_used"))
     ]

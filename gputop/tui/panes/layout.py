@@ -91,6 +91,7 @@ class PaneLayout:
         left = room - lines - wanted
         history.display = "history" in self.shown and 0 < self._history <= left
         history.styles.height = max(1, left)
+        gpus.leave_out(history.metric_ids if history.display else frozenset())
         if not processes.display and not history.display:
             lines = max(1, room)
         gpus.styles.height = lines

@@ -116,7 +116,6 @@ class MappingState:
 
     @property
     def advice(self) -> tuple[Finding, ...]:
-        """The advice on the mapping."""
         return self.followed.mapping.advice if self.followed else self._advice
 
     @property

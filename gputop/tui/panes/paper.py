@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
+from gputop.model.machine.frame import Frame
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.lines import Piece, StyledLine
@@ -21,6 +22,12 @@ def title(text: str) -> Iterator[StyledLine]:
     """Return the lines that begin a section: a blank one and its heading."""
     yield []
     yield [(f" {text}", "heading")]
+
+
+def headline(frame: Frame | None, text: str) -> StyledLine:
+    """Return the title of a page, with the host if it was asked for by name."""
+    host = frame and frame.host.requested_name
+    return [(f" {host}  {text}" if host else f" {text}", "heading")]
 
 
 class Paper(NamedTuple):

@@ -37,7 +37,6 @@ class PidSearch:
         self._search((self._digits + digits)[:_MOST_DIGITS])
 
     def remove(self) -> None:
-        """Remove the last digit."""
         if self._digits:
             self._search(self._digits[:-1])
 

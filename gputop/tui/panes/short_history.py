@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -50,6 +50,8 @@ class ShortHistory:
         """The metric that it shows."""
         self.is_chosen = False
         """Whether the user chose the metric, so that other columns give way to it."""
+        self._elsewhere: Collection[str] = ()
+        """Metrics that are drawn beside it."""
         self._thresholds = thresholds
         self._gpus: Sequence[Gpu] = ()
         self._history = History()
@@ -64,7 +66,6 @@ class ShortHistory:
 
     @property
     def words(self) -> str:
-        """The name of the metric that it shows."""
         return _WORDS[self.metric_id]
 
     def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
@@ -73,24 +74,41 @@ class ShortHistory:
             self._settled.clear()
         self._gpus, self._history, self._glyphs = frame.gpus, history, glyphs
         self._times = history.times
-        if not self.is_chosen:
-            self.metric_id = next(self._known, HISTORIES[0])
+        self._choose()
         past = self._times[-1] - self._times[0] if self._times else 0.0
         enough = min(past, max(180.0, 90 * (frame.interval or 1.0)))
         self._span = next((span for span in _SPANS if span >= enough), 3600.0)
 
+    def leave_out(self, metrics: Collection[str]) -> None:
+        """Show none of these metrics, which are drawn beside it, if there is another."""
+        self._elsewhere = metrics
+        self._choose()
+
+    def _choose(self) -> None:
+        if not self.is_chosen or self.metric_id in self._elsewhere:
+            self.metric_id = (*self._others, *self._known, HISTORIES[0])[0]
+
     def choose_next(self) -> None:
         """Show the next metric that some GPU has."""
-        if ids := list(self._known):
+        if ids := self._others or self._known:
             self.is_chosen = True
             at = ids.index(self.metric_id) if self.metric_id in ids else -1
             self.metric_id = ids[(at + 1) % len(ids)]
 
     @property
-    def _known(self) -> Iterator[str]:
+    def graphed_id(self) -> str:
+        """The metric that graphs of all GPUs begin with: the user's choice."""
+        return self.metric_id if self.is_chosen else (*self._known, HISTORIES[0])[0]
+
+    @property
+    def _known(self) -> list[str]:
         """The ids of the metrics that some GPU has: GPUs in MIG mode have no utilization."""
-        return (id_ for id_ in HISTORIES
-                if any(self._history.knows(gpu.key, id_) for gpu in self._gpus))  # fmt: skip
+        return [id_ for id_ in HISTORIES
+                if any(self._history.knows(gpu.key, id_) for gpu in self._gpus)]  # fmt: skip
+
+    @property
+    def _others(self) -> list[str]:
+        return [id_ for id_ in self._known if id_ not in self._elsewhere]
 
     def fit(self, cells: int) -> str:
         """Take a width; return the label, in the longest words that fit."""

@@ -37,7 +37,6 @@ class Table(Lines, Generic[R], can_focus=True):
         """Whether keys go to this table."""
 
     def head(self, y: int) -> Iterable[Piece]:
-        """Return the content of head line `y`."""
         return ()
 
     def row_pieces(self, row: R, selected: bool) -> Iterable[Piece]:
@@ -207,7 +206,6 @@ class ColumnTable(Table[R]):
         raise NotImplementedError
 
     def fit(self) -> None:
-        """Choose the columns that fit the width."""
         self._columns = fit(self.columns(), max(1, self.size.width - 1), self.gap)
 
     def on_resize(self) -> None:

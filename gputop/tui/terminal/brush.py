@@ -1,6 +1,7 @@
 """The output that writes cells: their order, and the shortest moves between them."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.tui.terminal.sgr import LINK_END, PLAIN, STRING_END, change
@@ -23,10 +24,6 @@ class _Stretch(NamedTuple):
     row: int
     cells: Sequence[str]
     sgr: str
-
-
-def _place(stretch: _Stretch) -> tuple[int, int]:
-    return stretch.row, stretch.column
 
 
 class Brush:
@@ -65,7 +62,7 @@ class Brush:
         are digits below each other. Many changes go line by line, since a terminal may show what
         has come so far."""
         is_few = sum(len(stretch.cells) for stretch in self._stretches) <= _FEW
-        for stretch in sorted(self._stretches, key=None if is_few else _place):
+        for stretch in sorted(self._stretches, key=None if is_few else attrgetter("row", "column")):
             self._move(stretch.row, stretch.column)
             self._pick(stretch.sgr)
             self._put(stretch.cells)

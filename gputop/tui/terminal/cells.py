@@ -219,13 +219,8 @@ def _stops(line: CellLine, start: int, end: int) -> Iterator[int]:
         yield end
         return
     new_sgr = map(ne, sgrs, sgrs[1:])
-    if not plain and _has_disputed(cells):
+    if not plain and (max(cells) >= EMOJI or max(map(len, cells)) > 1):
         disputed = (is_disputed(character(cells, x)) for x in range(len(cells) - 1))
         new_sgr = map(or_, new_sgr, map(and_, disputed, map(bool, cells[1:])))
     yield from compress(count(start + 1), new_sgr)
     yield end
-
-
-def _has_disputed(cells: list[str]) -> bool:
-    """Return whether any width is disputed, without a loop in Python."""
-    return max(cells) >= EMOJI or max(map(len, cells)) > 1

@@ -94,7 +94,6 @@ def _check(struct: Struct) -> None:
 
 
 def values_of(struct: Struct) -> tuple[Any, ...]:
-    """Return the values in the order of the fields."""
     return tuple(map(struct.__dict__.__getitem__, struct.__struct_fields__))
 
 
