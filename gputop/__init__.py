@@ -97,7 +97,8 @@ the other terms are gputop's own, with their module.)
     mapping query   what a person asks about the mapping; the answer is a MappingResult
                     (model/cuda/mapping_query.py)
     metric          one value shown for a GPU or a process (Metric, model/metrics/metric.py)
-    MIG device      a compute instance of a GPU in MIG mode, with its own UUID (NVML)
+    MIG device      a compute instance of a GPU in MIG mode, with its own UUID (NVML); in words for
+                    users a slice, with a number: `0:2` is GPU instance 2 of GPU 0 (mig_number)
     nested          below the first PID namespace, as in most containers (agent/nested.py)
     ordinal         a device's number in CUDA's order, after CUDA_VISIBLE_DEVICES is applied: the k
                     of cuda:k (CUDA)

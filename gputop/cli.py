@@ -63,7 +63,7 @@ def _without_command(options: Namespace) -> str:
     if reason is None:
         return "screen"
     if options.user is not None:
-        raise UsageError(f"{reason}; -u is for the screen")
+        raise UsageError(f"{reason}; -u needs the screen")
     if os.isatty(1):  # a redirected output is meant to be text
         complain(f"{reason}; this is one snapshot as text")
     return "snapshot"

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
-Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+Theme = Literal["auto", "ansi-dark", "ansi-light", "dark", "light", "colorblind"]
 NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
-"""The first two use the terminal's own 16 colours."""
+"""auto is one of the next two, which use the terminal's own 16 colours."""
 _Positive = Annotated[float, Meta(gt=0)]
 _Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
@@ -90,7 +90,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfocused: Annotated[
         _Interval, Meta(description="at least this many while the terminal is not focused")
     ] = 2.0
-    theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
+    theme: Annotated[
+        Theme,
+        Meta(description=f"{', '.join(THEMES)}; auto: ansi-light where the terminal is light"),
+    ] = "auto"
     glyphs: Annotated[
         GlyphsSetting, Meta(description="auto, unicode or ascii: what bars are drawn with")
     ] = "auto"
@@ -110,10 +113,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     notify: Annotated[
         NotifySetting,
-        Meta(description="bell, osc, both or none: how the terminal tells of what was waited for"),
+        Meta(
+            description="bell, osc, both or none: how the terminal reports what gputop waited for"
+        ),
     ] = "both"
     notify_command: Annotated[
-        str, Meta(description="run then, without a shell, with the message as its last argument")
+        str,
+        Meta(description="program to run then, without a shell; the message is its last argument"),
     ] = ""
     print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
@@ -402,7 +408,7 @@ def session_of(options: Namespace) -> Session:
         settings, mistakes = usable(path)
         words = counted(len(mistakes), "wrong setting")
         for mistake in mistakes:
-            complain(f"{mistake}; this is not used")
+            complain(f"{mistake}; it is ignored")
     except UsageError as error:
         complain(f"{error}; the defaults are used")
         settings, mistakes, words = Settings(), [str(error)], "wrong settings"

@@ -98,7 +98,7 @@ def test_what_is_right_is_used_and_every_mistake_named(tmp_path: Path) -> None:
         "idle_after = -1\nsort = 'no'\ncolumns = ['pid', 'colour', 'user']\n"
     )
     settings, mistakes = usable(path)
-    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "ansi-dark", True)
+    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "auto", True)
     assert settings.processes == ProcessSettings(columns=("pid", "user"))
     places = ("theme", "font", "processes.idle_after", "processes.columns", "processes.sort")
     assert sorted(mistake.split(": ")[1] for mistake in mistakes) == sorted(places)
@@ -144,19 +144,19 @@ def test_the_command_prints_a_file_that_says_the_same(
     assert "# seconds between refreshes [file]\ninterval = 2.5\n" in printed
     assert read(tmp_path, printed) == from_file(path)
     assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
-    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+    assert gputop(here, "config", "--check").stdout == f"{path}: no mistakes\n"
 
 
 @pytest.mark.system
 def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
     here = machine("h200x8")
     path = written(here, "[keys]\n'time.run' = 'F'\n'manual.quit' = 'x'\n'pid.0' = 'y'\n")
-    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+    assert gputop(here, "config", "--check").stdout == f"{path}: no mistakes\n"
     path = written(here, "interval = 0\ntheme = 'x'\n[keys]\n'main.filters' = 'F'\n")
     done = gputop(here, "config", "--check")
     assert (done.returncode, done.stdout) == (2, "")
     assert [line.count("config.toml") for line in done.stderr.splitlines()] == [1, 1, 1]
-    assert f"{path}: keys.main.filters: there is no such name; the names are: app." in done.stderr
+    assert f"{path}: keys.main.filters: no such key; the keys are: app." in done.stderr
     written(here, "interval = 0\n")
     for arguments in (["config"], ["config", "--check"]):
         done = gputop(here, *arguments)

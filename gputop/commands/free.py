@@ -17,7 +17,8 @@ from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, value_for
+from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import value_of
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, printable
@@ -88,7 +89,7 @@ def _print(
     """Print what was picked. GputopError if there are not enough GPUs."""
     frame, pick = picked
     order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
-    value = value_for(frame, pick.gpus, order, _by_uuid(options)) if pick.gpus else PickedValue()
+    value = value_of(frame, pick, order, _by_uuid(options)) if pick.gpus else PickedValue()
     notes = [note for note in (pick.note, value.note) if note]
     for note in notes:
         complain(of_host(host, note))
@@ -130,8 +131,15 @@ def _json(frame: Frame, pick: GpuPick, value: str | None, notes: list[str]) -> s
         gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
         for gpu in frame.gpus
     }
+    parts = {
+        part.number: {**gpus[part.gpu.index], "mig": part.number, "mig_uuid": part.device.uuid}
+        for part in slices_of(frame)
+    }
     picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
+    if pick.slices:
+        picked = [parts[number] for number in pick.numbers]
     refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
+    refused += [{**parts[n], "reason": reason} for n, reason in pick.slice_reasons.items()]
     return json.dumps({"value": value, "gpus": picked, "refused": refused, "notes": notes})
 
 
@@ -228,9 +236,9 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     try:
         queries, pick = within(_CLUSTER_TIMEOUT, find)
     except TimeoutError:
-        words = f"no whole answer has come within {_CLUSTER_TIMEOUT:g} s"
+        words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
-    guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
+    guess = "" if queries.exporter.free else "; it does not say who is on a GPU"
     complain(f"{pick.host.requested_name}: by {queries.exporter.name}{age}{guess}")
     return pick

@@ -229,7 +229,7 @@ def _variables(
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
     if options.unset:
         if options.value is not None:
-            raise UsageError("--unset and a VALUE exclude each other: leave one of them out")
+            raise UsageError("--unset cannot be used with a VALUE")
         return None, order, ()
     if options.value is None:
         environ = Environ(callers_environment())

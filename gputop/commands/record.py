@@ -81,12 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of other users' commands: nothing, the name of the program or script (default), or"
         " all of it; never what looks like a secret")  # fmt: skip
     add("--unit", action="store_true",
-        help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
+        help="print a unit for systemd --user that records, and record nothing")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     if options.demo and options.path is None:
-        raise UsageError("--demo is an invented machine: say where, as demo/")
+        raise UsageError("--demo needs a path to record to, such as demo/")
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
         write(_unit(path, options))
@@ -133,7 +133,9 @@ def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) 
             user = (host and host.target.rpartition("@")[0]) or me
             is_swollen = writer.is_swollen(name)
             if is_swollen and host not in swollen:
-                complain(of_host(host, "this day is large: others' commands are left out of it"))
+                complain(
+                    of_host(host, "this day's file is large: other users' commands are left out")
+                )
             (swollen.add if is_swollen else swollen.discard)(host)
             commands: Commands = "none" if is_swollen else options.commands
             writer.append(name, recorded(news, commands, user))

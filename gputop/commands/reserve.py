@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from shlex import quote
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from gputop.commands.targets.reserve_watch import HELD, reserved, user_name, wit
 from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text
-from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.model.machine.gpu import Gpu, gpus_named, mig_number
 from gputop.output import complain, write
 from gputop.reservations import holder
 from gputop.reservations.hold import Hold, remove
@@ -124,7 +125,7 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
 
 def _list() -> int:
     locks, gpus = read_locks(), _gpus()
-    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
+    names = _numbers(gpus)
     rows = [[names.get(lock.uuid, lock.uuid), *_cells(lock)] for lock in locks]
     heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
     write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
@@ -149,17 +150,27 @@ def _release(word: str) -> int:
         raise GputopError(f"you have reserved nothing that {shown!r} names: gputop reserve --list")
     for lock in own:
         remove(lock)
-    names = {gpu.uuid: f"GPU {gpu.index}" for gpu in _gpus()}
+    names = _numbers(_gpus())
     for lock in own:
-        write(f"{names.get(lock.uuid, lock.uuid)} released: {lock.command or text.MISSING}\n")
+        name = f"GPU {names[lock.uuid]}" if lock.uuid in names else lock.uuid
+        write(f"{name} released: {lock.command or text.MISSING}\n")
     return 0
 
 
 def _uuids(word: str) -> set[str]:
-    """Return the UUIDs that a word names: an index by the driver, a UUID by the reservations."""
+    """Return the UUIDs that a word names: a number by the driver, a UUID by the reservations."""
+    if ":" in word:
+        return {uuid for uuid, number in _numbers(_gpus()).items() if uuid and number == word}
     if not word.isdecimal():
         return {lock.uuid for lock in read_locks() if lock.uuid.lower().startswith(word.lower())}
     return {gpu.uuid for gpu in gpus_named(_gpus(), word) if gpu.uuid}
+
+
+def _numbers(gpus: Sequence[Gpu]) -> dict[str | None, str]:
+    """Return the numbers of GPUs and MIG devices by their UUIDs."""
+    slices = {device.uuid: mig_number(gpu.index, device.gi, device.ci)
+              for gpu in gpus for device in gpu.mig or ()}  # fmt: skip
+    return {**{gpu.uuid: str(gpu.index) for gpu in gpus}, **slices}
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -34,7 +34,7 @@ A container has reservations of its own, unless it shares /run/lock or /dev/shm.
 
 exit status: the program's own; 1 there are not enough GPUs, or none can be
 reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
-executed, 127 there is no such program
+executed, 127 no such program
 """
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
 TAKES: dict[str, str] = {}
@@ -111,4 +111,4 @@ def find_executable(name: str, search: str) -> str:
     shown = printable(name, 200)
     if there or ("/" in name and os.path.exists(name)):
         raise ProgramError(f"{shown} cannot be executed: is it a program, and may you?", 126)
-    raise ProgramError(f"{shown}: there is no such program", 127)
+    raise ProgramError(f"{shown}: no such program", 127)

@@ -7,11 +7,11 @@ from functools import partial
 
 from gputop import __version__
 from gputop.model.health.findings import findings
-from gputop.model.health.free import count_of_free, is_free
+from gputop.model.health.free import free_words, is_free
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import count_of_users
 from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
@@ -50,7 +50,7 @@ def table(frame: Frame, idle_after: float) -> str:
 
     A process that holds memory is marked after `idle_after` seconds without work.
     """
-    gpus = [_gpu_table(frame, idle_after), _mig_table(frame.gpus)]
+    gpus = [_gpu_table(frame, idle_after), _mig_table(frame)]
     parts = [
         _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unaccounted_table(frame)
     ]  # fmt: skip
@@ -58,14 +58,13 @@ def table(frame: Frame, idle_after: float) -> str:
 
 
 def _heading(frame: Frame) -> str:
-    free = count_of_free(frame)
     facts = [
         f"gputop {__version__}",
         _name(frame),
         date_time(frame.time),
         f"driver {frame.driver_version or MISSING}",
         f"CUDA {frame.cuda_version or MISSING}",
-        counted(len(frame.gpus), "GPU") + (f", {free} free" if free is not None else ""),
+        ", ".join([counted(len(frame.gpus), "GPU"), *free_words(frame)]),
         count_of_users(frame),
     ]
     return _GAP.join(facts)
@@ -118,20 +117,19 @@ def _findings_table(frame: Frame) -> str:
     return aligned(("GPU", "HEALTH<", "WHAT<", "WHAT TO DO<"), rows) if rows else ""
 
 
-def _mig_table(gpus: Sequence[Gpu]) -> str:
+def _mig_table(frame: Frame) -> str:
     rows = [
         [
-            str(gpu.index),
-            str(device.gi),
-            str(device.ci),
+            mig_number(gpu.index, *device.instance_ids),
             device.profile or MISSING,
             f"{_mib(device.memory_used)}/{_mib(device.memory_total)}",
+            who(frame, gpu, device),
             device.uuid or MISSING,
         ]
-        for gpu in gpus
+        for gpu in frame.gpus
         for device in gpu.mig or ()
     ]
-    heads = ("GPU", "GI", "CI", "PROFILE<", "MEM-MiB", "MIG-UUID<")
+    heads = ("GPU<", "PROFILE<", "MEM-MiB", "WHO<", "MIG-UUID<")
     return aligned(heads, rows) if rows else ""
 
 

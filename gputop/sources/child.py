@@ -190,4 +190,4 @@ def _not_started(program: str, error: OSError) -> SourceError:
             "this user (ulimit -u) or this container (pids.max) has as many processes as it may "
             "have; end some of them, or raise the limit"
         )
-    return SourceError(f"the agent cannot be started: {why}")
+    return SourceError(f"cannot start the agent: {why}")

@@ -69,7 +69,7 @@ class Feed:
             self._hand_over(error)
         except Exception as error:  # noqa: BLE001 - it is shown, and r begins anew
             words = printable(f"{type(error).__name__}: {error}", 200)
-            self._hand_over(SourceError(f"a frame could not be read: {words}"))
+            self._hand_over(SourceError(f"cannot read a frame: {words}"))
 
     def _hand_over(self, message: Message) -> None:
         """Call the listener without the lock: it may hang, and then the next one replaces it."""

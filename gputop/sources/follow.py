@@ -40,7 +40,7 @@ def follow(
                 return
         except Exception as error:  # noqa: BLE001 - it is reported, as in `Feed`
             words = printable(f"{type(error).__name__}: {error}", 200)
-            put(SourceError(f"a frame could not be read: {words}"))
+            put(SourceError(f"cannot read a frame: {words}"))
         attempt += 1
         time.sleep(backoff(attempt))
 

@@ -17,6 +17,7 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
 from gputop.errors import GputopError, SourceError
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
@@ -76,6 +77,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         for theme in themes.fitting(has_shades):
             self.register_theme(theme)
         self.theme = capabilities.nearest_theme(settings.theme, os.environ)
+        self.follows_background = settings.theme == "auto"
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.settings = settings
         self.own_keys = settings.keys
@@ -114,7 +116,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def on_ready(self) -> None:
         """Show what has come while the widgets were made."""
         gc.enable()  # the start turned it off
-        # What exists now stays: scanning it again and again would cost a tick. A frame is
+        # What exists now stays: scanning it repeatedly would cost a tick. A frame is
         # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
@@ -209,8 +211,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     # From all machines to one, and back.
 
-    async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a host, and select a process there if `pid` is given."""
+    async def _open_host(self, host: str, key: ProcessKey | None, action: str) -> None:
+        """Open the screen of a host; with the `key` of a process, select it, and do what a key of
+        that screen does (`action`; empty for nothing)."""
         view = self.shown.open(host, partial(self._view, leave=self.action_leave_host))
         self._pace = view.interval
         self._begin_now()
@@ -219,8 +222,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         view.show()
         if view.machine.ended:
             view.show_end()
-        elif pid is not None:
-            view.main.processes.select_pid(pid)
+        elif key is not None and self.screen is view.main:
+            await view.main.begin_at(key, action)
 
     def action_leave_host(self) -> None:
         if (screen := self.shown.leave()) is not None:
@@ -257,7 +260,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, keep it for the next time, and say which it is."""
-        self.theme = name
+        self.theme, self.follows_background = name, False
         self.shown.screen.save({"theme": name}, f"theme: {name}")
 
     def action_next_theme(self) -> None:

@@ -74,13 +74,15 @@ HOSTS_BINDINGS: list[BindingType] = [
     _hosts("u", "user", "Users", "A row per user; Enter: theirs", "u"),
     _hosts("s,f6", "sort", "Sort", "Order of hosts, or processes", "s"),
     _hosts("L", "login", "Log in", "Log in to this host by hand", "L"),
-    _hosts("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
+    _hosts("f9,K", "signal", "Signal", "Open its host, and signal it there"),
+    _hosts("W", "on_host('mark')", "Wait for", "Open its host, and wait for its end", name="mark"),
+    _hosts("space", "on_host('tag')", "Tag", "Open its host, and tag it there", name="tag"),
     _hosts("I", "invert", "Invert", "Sort processes the other way round"),
     _hosts("c", "command", "Command", "Script, or the whole line"),
     _hosts("left", "shift(-1)", "Scroll left", "Scroll the command", name="shift-back"),
     _hosts("right", "shift(1)", "Scroll right", "Scroll the command"),
     _hosts("escape", "back", "Back", "One step back: cursor, filter"),
-]
+]  # fmt: skip
 """The keys of the screen of many hosts; a fleet or a cluster lacks some."""
 
 _BACK = "Back or forward in time"
@@ -127,6 +129,17 @@ REPLAY_BINDINGS: list[BindingType] = [
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""
+
+_TAKEN = {
+    key for binding in HOSTS_BINDINGS if isinstance(binding, Binding)
+    for key in binding.key.split(",")
+}  # fmt: skip
+HOST_ONLY: list[BindingType] = [
+    replace(binding, action=f"elsewhere('{binding.description}')", show=False, group=None)
+    for binding in (*MAIN_BINDINGS, *TIME_BINDINGS)
+    if isinstance(binding, Binding) and _TAKEN.isdisjoint(binding.key.split(","))
+]
+"""The keys that work on the screen of a host alone: on that of many hosts they say so."""
 
 _MOVES = (("time.back time.on", "step"), ("time.minute-back time.minute-on", "minute"))
 _FIRST: dict[Moment, tuple[tuple[str, str], ...]] = {

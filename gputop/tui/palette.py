@@ -126,6 +126,8 @@ def system_commands(
     for binding in described(settings, of_screen, app.BINDINGS):
         if (binding.id or "").startswith("pid."):
             continue  # a digit is typed
+        if binding.action.startswith("elsewhere"):
+            continue  # it only says where the key works
         owner: DOMNode = app if binding.action.startswith("app.") else screen
         if not works(owner, binding):
             continue  # the line of keys leaves it out, too

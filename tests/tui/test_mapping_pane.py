@@ -65,7 +65,7 @@ async def test_several_lines_are_pasted() -> None:
 
 NOT_KNOWN = (
     ("for i in 0 1; do\n  CUDA_VISIBLE_DEVICES=$i python t.py &\ndone", "i is set in a block"),
-    ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not tell $GPU"),
+    ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not give $GPU"),
     ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 is not followed to an end"),
     ("CUDA_VISIBLE_DEVICES\u00a0=1 python t.py", "not understood: it holds"),
     ("export CUDA_VISIBLE_DEVICES=1\n" + "echo 12345678\n" * 1200, "not understood: it is long"),

@@ -108,7 +108,7 @@ async def test_back_on_and_to_now() -> None:
         await screen.press(".", ".")
         assert (load(screen), "PAST -1m00s" in screen.lines[0]) == ("30%", True)
         await screen.press("<", "<")
-        assert "memory begins at" in screen.lines[-1]
+        assert "history begins at" in screen.lines[-1]
         assert load(screen) == "0%"
         await screen.press(">", ">", ">")
         assert (load(screen), "PAST" in screen.text) == ("60%", False)

@@ -219,6 +219,16 @@ def three(**options: Any) -> ProcessListing:
     return listing
 
 
+def test_the_first_process_of_a_gpu_stands_out_from_the_others() -> None:
+    """Without a word or a row more; and only in the order of GPUs."""
+    here = frame(GPUS, [process(301, 0), process(302, 1), process(303, 1), process(304, 1),
+                        process(305, 2), process(306, 2)])  # fmt: skip
+    roles = [next(role for text, role in pieces if text.strip()) for pieces in Drawn(here).pieces]
+    assert roles == ["text", "heading", "quiet", "quiet", "heading", "quiet"]
+    by_pid = Drawn(here, listing=ProcessListing("pid"))
+    assert {next(role for text, role in line if text.strip()) for line in by_pid.pieces} == {"text"}
+
+
 def test_the_rule_says_what_was_chosen() -> None:
     listing = three(me="amy")
     assert ruled(listing).startswith("─ Processes ───")

@@ -425,8 +425,8 @@ async def test_an_order_that_has_no_verdicts_is_not_waited_for() -> None:
         await screen.press("j", "f9")
         await answer(screen)
         await screen.press("enter")
-        await screen.show(request=orders(screen)[1].id, error="too many questions wait")
-        assert "too many questions wait" in screen.text
+        await screen.show(request=orders(screen)[1].id, error="too many requests are pending")
+        assert "too many requests are pending" in screen.text
         assert "its outcome is unknown" in screen.text
         assert "being sent" not in screen.text
 

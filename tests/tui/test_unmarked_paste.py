@@ -80,6 +80,13 @@ async def test_keys_that_a_slow_line_delivers_at_once_act(keys: str) -> None:
         assert IGNORED not in screen.text
 
 
+async def test_keys_that_lead_back_and_on_from_there_act() -> None:
+    async with shown(FRAME) as screen:
+        await screen.press("G")
+        await at_once(screen, "qc/bob")
+        assert screen.pids == [302]
+
+
 async def test_a_text_goes_on_until_there_is_a_pause() -> None:
     async with shown(FRAME) as screen:
         theme = screen.app.theme

@@ -61,5 +61,5 @@ def read_file(path: str, most: int = _MOST_BYTES) -> bytes:
         raise UsageError(f"{path!r} cannot be read: {reason}") from None
     if len(data) > most:
         raise UsageError(f"{path!r} has more than {most >> 20} MiB: give the part of it "
-                         "that tells of GPUs, as by `head`")  # fmt: skip
+                         "that is about GPUs, as with `head`")  # fmt: skip
     return data

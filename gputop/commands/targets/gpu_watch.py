@@ -10,7 +10,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 from gputop.errors import DriverError, GputopError
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import short_name
@@ -39,12 +40,18 @@ def tally(pick: GpuPick, request: PickRequest) -> str:
 
 
 def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError:
-    """Write for each GPU why it is not picked, and return the error that there are not enough."""
+    """Write for each GPU or MIG device why it is not picked, and return the error that there are
+    not enough."""
     for gpu in frame.gpus:
         fits = "free" if is_free(frame, gpu) else "suitable"
-        complain(f"GPU {gpu.index} {short_name(gpu.name)}: {pick.reasons.get(gpu.index, fits)}")
+        if not (pick.slice_reasons and gpu.mig):
+            complain(f"GPU {gpu.index} {short_name(gpu.name)}: {pick.reasons.get(gpu.index, fits)}")
+    for part in slices_of(frame) if pick.slice_reasons else ():
+        why = pick.slice_reasons.get(part.number, "suitable")
+        complain(f"GPU {part.number} MIG {part.device.profile or ''}: {why}")
     model = " of one model" if request.same_model and pick.suitable >= request.count else ""
-    return GputopError(f"not enough GPUs{model}: {tally(pick, request)}")
+    what = "slices" if pick.slice_reasons else "GPUs"
+    return GputopError(f"not enough {what}{model}: {tally(pick, request)}")
 
 
 class Watch:
@@ -92,7 +99,7 @@ class Watch:
 
     def _decide(self, over: bool) -> bool:
         """Pick by the frames, and return whether the watch ends; `over`: no time is left."""
-        self._pick = choose(self._frames, self._request)
+        self._pick = choose_any(self._frames, self._request)
         return bool(self._pick.gpus) or self._gives_up(over)
 
     def _gives_up(self, over: bool) -> bool:

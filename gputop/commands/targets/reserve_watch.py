@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import indices_of, visible_variables
+from gputop.commands.targets.gpu_request import numbered, visible_variables
 from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.output import complain
 from gputop.protocol.messages import Refresh
@@ -55,7 +56,7 @@ class ReservingWatch(Watch):
         self._folder, self._command, self._lasts = folder, command, lasts
         self._looks = 0
         self.holds: dict[str, Hold] = {}
-        """What is held, by the UUID of the GPU."""
+        """What is held, by the UUID of the GPU or MIG device."""
 
     def _decide(self, over: bool) -> bool:
         if self._looks:
@@ -72,7 +73,7 @@ class ReservingWatch(Watch):
             if held:
                 tidy(self._folder)
             self._pick = self._choose()
-            self._hold(self._pick.gpus or ())
+            self._hold(self._pick.uuids)
         if not self._pick.gpus:
             return self._gives_up(over)
         self._looks = _LOOKS
@@ -93,9 +94,9 @@ class ReservingWatch(Watch):
                   if lock.name not in own and not _is_ours(lock)}  # fmt: skip
         frames = []
         for frame in self._frames:
-            gpus = (replace(gpu, reservation=others.get(gpu.uuid or "")) for gpu in frame.gpus)
-            frames.append(replace(frame, gpus=tuple(gpus)))
-        return choose(frames, self._request)
+            gpus = tuple(_reserved(gpu, others) for gpu in frame.gpus)
+            frames.append(replace(frame, gpus=gpus))
+        return choose_any(frames, self._request)
 
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the
@@ -105,21 +106,23 @@ class ReservingWatch(Watch):
         if len(own) < len(names):  # removed meanwhile
             return False
         pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
-        gpus = {gpu.uuid: gpu.index for gpu in self._frames[-1].gpus}
-        return all(gpus.get(uuid) not in (None, *pick.reasons) for uuid in self.holds)
+        frame = self._frames[-1]
+        there = {gpu.uuid for gpu in frame.gpus if gpu.index not in pick.reasons}
+        there |= {p.device.uuid for p in slices_of(frame) if p.number not in pick.slice_reasons}
+        return there >= self.holds.keys()
 
     @contextmanager
     def _exclusive(self) -> Iterator[bool]:
         was_kept, path = self._folder.is_kept, self._folder.path
         with self._folder.exclusive() as held:
             if self._folder.is_kept and not was_kept:
-                complain(f"somebody keeps {path} locked: gputop goes on without its lock;"
+                complain(f"somebody keeps {path} locked: gputop continues without its lock;"
                          f" fuser -v {path} shows who")  # fmt: skip
             yield held
 
-    def _hold(self, gpus: Sequence[Gpu]) -> None:
+    def _hold(self, uuids: Sequence[str]) -> None:
         until = None if self._lasts is None else time.time() + self._lasts
-        for uuid in (gpu.uuid for gpu in gpus if gpu.uuid):
+        for uuid in uuids:
             self.holds[uuid] = Hold(self._folder, uuid, self._command, until)
 
 
@@ -144,7 +147,7 @@ def require(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
     """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
     frame, pick = picked
     if pick.gpus:
-        return Taken(indices_of(pick.gpus), visible_variables(frame, pick.gpus, by_uuid))
+        return Taken(numbered(pick.numbers), visible_variables(frame, pick, by_uuid))
     if pick.note:
         complain(pick.note)
     raise not_enough(frame, pick, request)
@@ -177,6 +180,14 @@ def _is_later(lock: LockFile, own: LockFile | None) -> bool:
 def _is_ours(lock: LockFile) -> bool:
     """Return whether `gputop reserve` or `run` holds the lock for the shell that this runs in."""
     return lock.uid == os.geteuid() and str(lock.pid) in _pids_in(os.environ)
+
+
+def _reserved(gpu: Gpu, reservations: Mapping[str, Reservation]) -> Gpu:
+    """Return a GPU with its reservation, and those of its MIG devices."""
+    mig = gpu.mig and tuple(
+        replace(device, reservation=reservations.get(device.uuid or "")) for device in gpu.mig
+    )
+    return replace(gpu, reservation=reservations.get(gpu.uuid or ""), mig=mig)
 
 
 def _told(lock: LockFile) -> Reservation:

@@ -129,16 +129,16 @@ def without(frame: Frame, pid: int) -> Frame:
 
 
 def read_inventory(text: str | bytes, path: str) -> Inventory:
-    """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
+    """Read a file's text; UsageError with `path` and the reason if it describes none."""
     try:
         decoded = _decode(text)
         inventory = msgspec.convert(decoded, _DescribedMachine).inventory()
         frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"{path} describes no machine: {error}") from None
+        raise UsageError(f"{path} does not describe a machine: {error}") from None
     indices = {device.index for device in inventory.devices}
     if len(indices) < len(inventory.devices):
-        raise UsageError(f"{path} describes no machine: two GPUs have the same index")
+        raise UsageError(f"{path} does not describe a machine: two GPUs have the same index")
     if not set(inventory.cuda_order or ()) <= indices:
         raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
     if frame is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import ON_GPU, Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, mig_number
 from gputop.model.machine.origin import Ancestor
 from gputop.model.machine.sections import BYTES, PLAIN, SECONDS, Unit, marked
 from gputop.model.metrics.metric import Metric, prometheus_name
@@ -57,8 +57,7 @@ def _instance(row: ProcessRow) -> tuple[int, int, int] | None:
 def _show_instance(ids: tuple[int, int, int]) -> str:
     """`2`, and `2:1` or `2:1/1` on a MIG instance."""
     index, gi, ci = ids
-    instance = f":{gi}" if gi >= 0 else ""
-    return f"{index}{instance}" + (f"/{ci}" if instance and ci > 0 else "")
+    return mig_number(index, gi, max(0, ci)) if gi >= 0 else f"{index}"
 
 
 def _parents(ancestors: tuple[Ancestor, ...]) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.text import MISSING, counted, short_command
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes.process_rows import by_value
@@ -66,8 +66,10 @@ class View:
     def words(self, gpus: Iterable[Gpu]) -> str:
         """Return what it shows, as `of alice, on GPU 3, tree`; empty for all processes."""
         words = [f"of {user or 'unknown users'}" for user in self.whose]
-        part = " MIG {}/{}".format(*self.instance) if self.instance else ""
-        words += [f"on GPU {gpu.index}{part}" for gpu in gpus if gpu.key == self.gpu]
+        for gpu in gpus:
+            if gpu.key == self.gpu:
+                number = mig_number(gpu.index, *self.instance) if self.instance else gpu.index
+                words.append(f"on GPU {number}")
         words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
         return ", ".join(words)
 

@@ -209,8 +209,8 @@ class Connection(AgentConnection):
         else:
             words = "the agent is stopped, or the network is down"
         if time.monotonic() >= self._due:
-            return SourceError("no whole answer has come in time, only parts of one: try again")
-        return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
+            return SourceError("only part of an answer came in time: try again")
+        return SourceError(f"no answer for {self._timeout:g} s: {words}")
 
     def _ended(self, error: SourceError) -> SourceError:
         """End and close everything; return the error, made harmless."""

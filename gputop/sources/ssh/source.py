@@ -90,8 +90,8 @@ def _carried(remote: Remote) -> str:
     )
     if fitting(python) is None:
         text += (
-            f"; msgspec's compiled part does not fit that Python ({python.machine}), plain Python "
-            "takes its place: the same values, more CPU time"
+            f"; msgspec's compiled part does not work with that Python ({python.machine}): plain "
+            "Python takes its place, with the same values and more CPU time"
         )
     return text
 

@@ -312,7 +312,9 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""
         glyphs = self.query_one(SignalProcesses).glyphs
-        user = [(glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+        user = [(glyphs.not_available, "quiet")]
+        if process.user:
+            user = [(glyphs.text(process.user), user_role(process.user))]
         held = crop_or_pad([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
         return [

@@ -12,7 +12,7 @@ from gputop.model.health.activity import BY_UTILIZATION
 from gputop.model.health.throttle import word as throttle_word
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, mig_number
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
 from gputop.model.metrics.gpu import GPU
@@ -113,7 +113,8 @@ class GpuColumns:
 
     def _identity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
         divided = any(gpu.mig for gpu in gpus)
-        index = 5 if divided else 3
+        numbers = [mig_number(gpu.index, d.gi, d.ci) for gpu in gpus for d in gpu.mig or ()]
+        index = max([3, *map(len, numbers)])
         longest = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
         name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, longest))
         frame = self._frame
@@ -186,7 +187,10 @@ class GpuColumns:
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is not None:
-            return [(f"{line.device.gi}/{line.device.ci}", "quiet")]
+            free = self._occupants.is_free(line)
+            return [
+                (mig_number(line.gpu.index, *line.device.instance_ids), "good" if free else "quiet")
+            ]
         return [(f"{line.gpu.index}", "good" if self._occupants.is_free(line) else "text")]
 
     def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:

@@ -93,9 +93,9 @@ class Occupants:
     def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
         """Return who has reserved the GPU but is not on it, in the longest words that fit. After
         the names of `others`, who are on it, the name is never cut, but may be left out."""
-        if line.device is not None:
-            return []
         reservation = summary.pending_reservation(self._frame, line.gpu)
+        if line.device is not None:
+            reservation = None if others else line.device.reservation
         if reservation is None:
             return []
         user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)

@@ -8,10 +8,10 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 
 from gputop.model.health.findings import in_alarm
-from gputop.model.health.free import count_of_free
+from gputop.model.health.free import count_of_free, free_words
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, clock, counted, duration, percent
+from gputop.model.machine.text import GIB, clock, counted, duration, percent
 from gputop.settings import Thresholds
 from gputop.tui.key_names import names_of, with_arrows
 from gputop.tui.panes.columns import cut
@@ -66,6 +66,8 @@ class Heading(HeadingLine):
 
     waiting = "waiting for the driver"
     """Shown until there is a frame."""
+    as_root = False
+    """Whether the user may signal every process of the machine."""
     news = ""
     """Shown after the note: what the user has waited for."""
 
@@ -102,8 +104,13 @@ class Heading(HeadingLine):
             # A machine's own name for itself may also be that of another machine.
             host = self.glyphs.text(frame.host.requested_name or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
-        versions = f"driver {frame.driver_version or MISSING}"
-        versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
+        if self.as_root and not frame.demo and not getattr(self.app, "instant", ""):
+            left.append((" as root", "notice"))
+        driver, cuda = (
+            version or self.glyphs.not_available
+            for version in (frame.driver_version, frame.cuda_version)
+        )
+        versions = f"driver {driver} {self.glyphs.separator} CUDA {cuda}  "
         return self.filled(left, self._facts(frame), versions, right, spare=1)
 
     def _when(self, frame: Frame | None) -> list[Piece]:
@@ -127,14 +134,14 @@ class Heading(HeadingLine):
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
             yield [between, (f"{counted(alarms, 'alarm')} (H)", "alarm")]
-        total, free = len(frame.gpus), count_of_free(frame)
-        role = "good" if free else "text"
-        if free is None:
+        total, free = len(frame.gpus), free_words(frame)
+        role = "text" if all(words.startswith("0 ") for words in free) else "good"
+        if not free:
             yield [between, (counted(total, "GPU"), "text")]
-        elif self.size.width < _NARROW:
-            yield [between, (f"{free} of {total} free", role)]
+        elif self.size.width < _NARROW and free == [f"{count_of_free(frame)} free"]:
+            yield [between, (f"{count_of_free(frame)} of {total} free", role)]
         else:
-            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (f"{free} free", role)]
+            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (", ".join(free), role)]
         yield [between, (summary.count_of_users(frame), "text")]
         host = frame.host
         if host.cpu is not None:

@@ -99,7 +99,7 @@ def _names(state: MappingState, glyphs: GlyphSet) -> StyledLine:
     if state.frame is None:
         return []
     if mapping.visible is None:
-        return [("which GPUs cannot be told" if mapping.count is None else
+        return [("unknown which GPUs" if mapping.count is None else
                  f"{mapping.count} visible", "text")]  # fmt: skip
     if not mapping.visible:
         return [("no GPU is visible", "alarm")]

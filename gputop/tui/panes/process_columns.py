@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
@@ -11,7 +12,7 @@ from gputop.model.metrics.process import (
     COLUMNS,
     NUMBERS_ON_GPU,
     PROCESS,
-    USUAL_COLUMNS,
+    SOMETIMES,
     ProcessRow,
 )
 from gputop.model.processes.process_listing import ProcessListing
@@ -21,10 +22,13 @@ from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit
 from gputop.tui.panes.lines import Piece
 from gputop.tui.themes import user_role
 
-_RANKS = {
+RANKS: Mapping[str, int] = {
     "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
-    "idle_for": 3, "idle_memory": 2, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
+    "idle_for": 3, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
 }  # fmt: skip
+"""The usual columns in their order; where there is no room, the highest rank gives way first."""
+_OTHER_RANK = 2
+"""That of a column which only the rows of users have."""
 _OF_USERS = ("user", "gpu_memory", "idle_memory", "sm_utilization", "cpu", "rss", "age")
 _LEAST_COMMAND = 16
 _WIDE = 100
@@ -45,8 +49,9 @@ _OF_DRIVER = {*NUMBERS_ON_GPU, "idle_memory"}
 class ProcessColumns:
     """The cells of the process table; commands are short or whole, from character `shift` on."""
 
-    def __init__(self, chosen: tuple[str, ...]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: tuple[str, ...], ranks: Mapping[str, int] = RANKS) -> None:
+        """`ranks`: those of the usual columns, in their order."""
+        self._ranks, self.chosen = ranks, chosen
         """Metric ids in the order of the columns, with `?` if they are shown only while they tell
         something; empty for the usual ones."""
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
@@ -55,6 +60,9 @@ class ProcessColumns:
         self._longest: dict[str, int] = {}
         """The length of the longest text, by metric id."""
         self._with_idle = False
+        self._groups: dict[Hashable, str] = {}
+        """The roles of GPU indices by row, where processes of one GPU are below each other: the
+        first stands out, and the others recede."""
         self.by_user = False
         """Whether the rows are users."""
         self.shift = 0
@@ -66,6 +74,8 @@ class ProcessColumns:
         self.show_rows([line.row for line in listing.every], time)
         self._longest |= _longest_sums(listing.rows)
         self.by_user = listing.view.shape == "users"
+        is_grouped = listing.view.shape == "flat" and listing.order[0] == "gpu"
+        self._groups = _group_roles(listing.rows) if is_grouped else {}
 
     def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
         """Note which columns have something to show for these rows, at `time` in seconds, and how
@@ -93,7 +103,8 @@ class ProcessColumns:
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
         """Return the chosen columns, or otherwise the usual ones; of those with a `?` the ones that
         tell something. The command is always the last."""
-        for name in _OF_USERS if self.by_user else self.chosen or USUAL_COLUMNS:
+        usual = [f"{id_}?" if id_ in SOMETIMES else id_ for id_ in self._ranks]
+        for name in _OF_USERS if self.by_user else self.chosen or usual:
             metric_id = name.removesuffix("?")
             if metric_id != "command" and (metric_id == name or self._tells(metric_id, width)):
                 yield metric_id, COLUMNS[metric_id]
@@ -106,7 +117,7 @@ class ProcessColumns:
 
     def _rank(self, metric_id: str) -> int:
         if self.by_user or not self.chosen:
-            return _RANKS[metric_id]
+            return self._ranks.get(metric_id, _OTHER_RANK)
         ids = [name.removesuffix("?") for name in self.chosen]
         return 1 if metric_id == "command" else ids.index(metric_id)
 
@@ -153,6 +164,8 @@ class ProcessColumns:
             is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
             gpu = view_row.row.gpu
             is_old = metric_id in _OF_DRIVER and gpu is not None and gpu.state != "answers"
+            if metric_id == "gpu":
+                return [(text, self._groups.get(view_row.key, "text"))]
             return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw
@@ -190,6 +203,16 @@ class ProcessColumns:
         if view_row.row.idle_memory:
             return [(duration(idle), "notice")]
         return [(duration(idle), "quiet")] if idle >= _LEAST_IDLE else []
+
+
+def _group_roles(lines: Iterable[ViewRow]) -> dict[Hashable, str]:
+    """Return the roles of GPU indices in groups of several rows."""
+    roles: dict[Hashable, str] = {}
+    for _, group in groupby(lines, key=lambda line: line.row.gpu and line.row.gpu.key):
+        first, *others = (line.key for line in group)
+        if others:
+            roles |= {first: "heading", **dict.fromkeys(others, "quiet")}
+    return roles
 
 
 def _longest(rows: Iterable[ProcessRow]) -> dict[str, int]:

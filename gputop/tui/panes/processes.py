@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
-from gputop.model.machine.frame import Process
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
@@ -54,7 +54,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         """Returns what the rule says of the pane above it; called whenever the rule is drawn."""
         self.arranged: Callable[[int], None] = lambda count: None
         """Called with the number of rows whenever they are arranged anew."""
-        self.is_marked: Callable[[Process], bool] = lambda process: False
+        self.is_marked: Callable[[ProcessRow], bool] = lambda row: False
         """Returns whether the user waits for the end of a process."""
         self._cells = ProcessColumns(settings.processes.columns)
 
@@ -117,11 +117,14 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.repaint_changed()
         return were_any
 
-    def select_pid(self, pid: int) -> None:
-        """Select the process with that PID, or none."""
-        self.find_pid(str(pid))
-        if self.selected is None or self.selected.process.pid != pid:
-            self.deselect()
+    def select_process(self, key: ProcessKey) -> bool:
+        """Select a process; return False if it is not among the rows, and select none then."""
+        for index, line in enumerate(self.listing.rows):
+            if line.kind == "process" and key in self.listing.keys_of(line):
+                self._choose(index)
+                return True
+        self.deselect()
+        return False
 
     def find_pid(self, digits: str) -> str:
         """Select the process with that PID, or the first whose PID begins so; if there is none,
@@ -185,7 +188,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         else:
             pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, role)
         lead_role = role or "text"
-        if row_.kind == "process" and self.is_marked(row_.row.process):
+        if row_.kind == "process" and self.is_marked(row_.row):
             lead = self.glyphs.mark
         if self.listing.is_tagged(row_):
             lead, lead_role = self.glyphs.tag, role or "notice"

@@ -147,9 +147,13 @@ class SerialInput(App[ReturnType]):
         return is_pasted
 
     def _actions(self) -> dict[str, bool]:
-        """Return each key that does something now, with whether it opens a field."""
-        here = self.screen.active_bindings
-        return {key: active.binding.action in self.opening_fields for key, active in here.items()}
+        """Return each key that does something on the screen or on those below it, to which a key
+        may lead back, with whether it opens a field."""
+        return {
+            key: active.binding.action in self.opening_fields
+            for screen in self.screen_stack
+            for key, active in screen.active_bindings.items()
+        }
 
     def handle_unmarked_paste(self) -> None:
         """Called when keys are dropped that were a text."""
