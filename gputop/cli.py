@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GputopError as error:
         from gputop.model.machine.text import printable  # an error may quote anything
 
-        complain(printable(str(error), _MAX_ERROR_CHARS))
+        for line in error.lines:
+            complain(printable(line, _MAX_ERROR_CHARS))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         return 0

@@ -248,7 +248,9 @@ def test_a_lost_gpu(h200x8: Machine) -> None:
     assert free(h200x8, "--uuid").stdout == uuids(h200x8, 6) + "\n"
     done = free(h200x8)  # which of them CUDA still counts is not known
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"gputop: no index is exact here: .*; --uuid gives UUIDs\n", done.stderr)
+    assert re.fullmatch(
+        r"gputop: no index is exact here: .*; --uuid \(uuid=True\) gives UUIDs\n", done.stderr
+    )
     assert "GPU 2 -: the driver says: " in free(h200x8, "-n", "3").stderr
 
 

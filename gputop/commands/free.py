@@ -10,10 +10,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.allocation.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.allocation.taken import plain_value
 from gputop.commands.shared.hosts import answers_of, complain_of, named, of_host
 from gputop.commands.shared.options import HOSTS, JSON
-from gputop.commands.targets.gpu_request import add_pick_options, pick_request, plain_value
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
@@ -79,27 +80,26 @@ def run(options: argparse.Namespace) -> int:
     if options.hosts:
         host, picked = _first_that_fits(options, request)
     else:
-        host, picked = None, Watch(None, options, request, options.wait or 0).watch()
+        host, picked = None, _picked(options, request, options.wait or 0, None)
     return _print(options, request, host, picked)
 
 
 def _print(
     options: argparse.Namespace, request: PickRequest, host: HostName | None, picked: Picked
 ) -> int:
-    """Print what was picked. GputopError if there are not enough GPUs."""
+    """Print what was picked. NotEnoughGpusError."""
     frame, pick = picked
     order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
     value = value_of(frame, pick, order, _by_uuid(options)) if pick.gpus else PickedValue()
     notes = [note for note in (pick.note, value.note) if note]
-    for note in notes:
+    for note in notes if pick.gpus else ():  # otherwise the error says it
         complain(of_host(host, note))
-    error = None if pick.gpus else not_enough(frame, pick, request)
     if options.json:
         _write(named(_json(frame, pick, value.text, notes), host))
     elif value.text:
         _write(line_for(options.form, host, value.text))
-    if error is not None:
-        raise error
+    if not pick.gpus:
+        raise not_enough(picked, request)
     return 0 if value.text else 1
 
 
@@ -181,7 +181,7 @@ def _first_that_fits(
 def _picked(
     options: argparse.Namespace, request: PickRequest, wait: float, host: HostName | None
 ) -> Picked:
-    return Watch(host, options, request, wait).watch()
+    return Watch(request, wait, options.window, host, options.demo, complain).watch()
 
 
 def _refusals(refused: dict[HostName | None, Picked]) -> str:

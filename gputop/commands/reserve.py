@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import NoReturn
 
+from gputop.allocation.reserve_watch import HELD, reserved, user_name, with_our_hold
 from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
-from gputop.commands.targets.reserve_watch import HELD, reserved, user_name, with_our_hold
 from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text
@@ -95,13 +95,15 @@ def _reserve_in_child(options: argparse.Namespace) -> int:
 def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
     """Reserve, write the line for the shell to the pipe `pipe`, and become the holder until
     `session`, the PID of the session's leader, ends (0: there is no leader)."""
-    request = pick_request(options)
+    request, wait = pick_request(options), options.wait or 0
     words = f"gputop reserve --for {text.duration(options.seconds)}"
-    with reserved(options, request, words, options.seconds) as (taken, holds):
+    with reserved(
+        request, wait, words, options.uuid, options.window, options.seconds, complain
+    ) as (taken, holds):
         values = {**taken.variables, HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={quote(value)}" for name, value in values.items())
         end = text.clock_time(time.time() + options.seconds, time.time())
-        complain(f"{taken.words} reserved until {end}, or until this session ends")
+        complain(f"{taken} reserved until {end}, or until this session ends")
         os.write(pipe, f"{line}\n".encode())
         os.close(pipe)
         _hold(holds, options.seconds, session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from html import escape
 
 from gputop import __version__
 from gputop.model.health.findings import findings
@@ -18,6 +19,7 @@ from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes import process_rows
+from gputop.settings import ProcessSettings
 
 _GAP = "  "
 
@@ -55,6 +57,12 @@ def table(frame: Frame, idle_after: float) -> str:
         _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unaccounted_table(frame)
     ]  # fmt: skip
     return "\n\n".join([*filter(None, parts), _process_table(frame, idle_after)]) + "\n"
+
+
+def html(frame: Frame) -> str:
+    """Return the frame as text for a notebook: names in it are text, whatever they look like."""
+    text = table(frame, ProcessSettings().idle_after)
+    return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
 def _heading(frame: Frame) -> str:

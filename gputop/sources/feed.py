@@ -17,7 +17,7 @@ Message: TypeAlias = Frame | Reply | SourceError
 Listener = Callable[[Message], None]
 
 
-_NO_THREAD = (
+NO_THREAD = (
     "no thread can be started: this user (ulimit -u) or this container (pids.max) has as many as "
     "it may have; end some of its processes"
 )
@@ -58,7 +58,7 @@ class Feed:
             try:
                 self._thread.start()
             except RuntimeError:
-                self._hand_over(SourceError(_NO_THREAD))
+                self._hand_over(SourceError(NO_THREAD))
 
     def _read(self) -> None:
         """Read the source. No caller waits for this thread, so the listener gets every error."""

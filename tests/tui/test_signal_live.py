@@ -282,7 +282,7 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
         terminal.wait_for("Reverse the order")
         assert "Signal" not in terminal.text
         terminal.send(b"\x1b[6~")
-        terminal.wait_for("Process: back")
+        terminal.wait_for("What holds the clocks back")
         assert "Signal" not in terminal.text
         assert "f9" not in terminal.text
         terminal.send(b"\x1b\x10signal")

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import indices_of
-from gputop.commands.targets.gpu_watch import tally
+from gputop.allocation.gpu_watch import tally
+from gputop.allocation.taken import indices_of
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import (

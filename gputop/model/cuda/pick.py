@@ -181,7 +181,7 @@ def value_for(
     ranks = {device.index: str(k) for k, device in enumerate(by_bus)}
     numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
     if why := _doubt(frame, gpus, PCI_BUS_ID, numbers):
-        return PickedValue(None, f"no index is exact here: {why}; --uuid gives UUIDs")
+        return PickedValue(None, f"no index is exact here: {why}; --uuid (uuid=True) gives UUIDs")
     mapping = mapping_of(frame, numbers, order)
     if mapping.certainty == "exact" and _means(mapping, gpus):
         return PickedValue(numbers)

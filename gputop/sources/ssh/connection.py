@@ -36,6 +36,8 @@ _GPU = 32
 """How many rows a GPU counts for."""
 _MOST_QUEUED = 1000
 _PING = "ping "
+_OVER = "login", "ended"
+"""States in which nothing is left to read, and all is closed."""
 
 
 class AgentOptions(NamedTuple):
@@ -93,7 +95,7 @@ class Connection(AgentConnection):
 
     def messages(self) -> Iterator[Frame | Reply]:
         """See `AgentConnection`. LoginError if ssh wants to ask a person."""
-        if self._link.state in ("login", "ended"):
+        if self._link.state in _OVER:
             return
         try:
             if (process := self._process) is None:
@@ -144,6 +146,10 @@ class Connection(AgentConnection):
         CONNECT_LIMITER.wake()
         if process is not None:
             process.stop()
+
+    def free(self) -> None:
+        if self._link.state not in _OVER:
+            self._ended(SourceError("the connection is closed"))
 
     def _begin(self, seconds: float) -> None:
         """Begin to wait for a frame, or for a connection: a reader may have paused meanwhile."""

@@ -7,22 +7,22 @@ watch that waits holds nothing: of several that wait, the first that finds enoug
 
 from __future__ import annotations
 
-import argparse
 import os
 import pwd
+import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import numbered, visible_variables
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough
+from gputop.allocation.gpu_watch import WINDOW, Watch
+from gputop.allocation.taken import Taken, take
 from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
 from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.machine.gpu import Gpu, Reservation
-from gputop.output import complain
+from gputop.model.machine.secrets import masked_words
+from gputop.model.machine.text import printable
 from gputop.protocol.messages import Refresh
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
@@ -37,22 +37,22 @@ _LOOKS = 2
 """Frames to wait for after a reservation: the last of them was begun after it."""
 
 
-class Taken(NamedTuple):
-    """GPUs for a program, in words, and the variables with which it sees only these."""
-
-    words: str
-    variables: dict[str, str]
-
-
 class ReservingWatch(Watch):
     """Watches the GPUs of this machine until enough of them are reserved."""
 
     def __init__(
-        self, folder: LockFolder, request: PickRequest, options: argparse.Namespace, command: str,
+        self,
+        folder: LockFolder,
+        request: PickRequest,
+        command: str,
         lasts: float | None,
-    ) -> None:  # fmt: skip
-        """`command`: what the GPUs are for; `lasts`: seconds, None if not known."""
-        super().__init__(None, options, request, options.wait or 0)
+        wait: float,
+        window: float,
+        say: Callable[[str], None],
+    ) -> None:
+        """`command`: what the GPUs are for; `lasts`: seconds, None if not known; the others as for
+        `Watch`."""
+        super().__init__(request, wait, window, say=say)
         self._folder, self._command, self._lasts = folder, command, lasts
         self._looks = 0
         self.holds: dict[str, Hold] = {}
@@ -116,8 +116,8 @@ class ReservingWatch(Watch):
         was_kept, path = self._folder.is_kept, self._folder.path
         with self._folder.exclusive() as held:
             if self._folder.is_kept and not was_kept:
-                complain(f"somebody keeps {path} locked: gputop continues without its lock;"
-                         f" fuser -v {path} shows who")  # fmt: skip
+                self._say(f"somebody keeps {path} locked: gputop continues without its lock;"
+                          f" fuser -v {path} shows who")  # fmt: skip
             yield held
 
     def _hold(self, uuids: Sequence[str]) -> None:
@@ -128,34 +128,40 @@ class ReservingWatch(Watch):
 
 @contextmanager
 def reserved(
-    options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
+    request: PickRequest,
+    wait: float,
+    command: str,
+    by_uuid: bool = False,
+    window: float = WINDOW,
+    lasts: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Taken, list[Hold]]]:
-    """Pick GPUs and hold them until the context and all who inherit the holds have ended.
+    """Pick GPUs and hold them until the context and all who inherit the holds have ended. The
+    arguments are those of `ReservingWatch`.
 
-    ReservationError, DriverError, SourceError, and GputopError if there are not enough.
+    ReservationError, DriverError, SourceError, NotEnoughGpusError.
     """
     with LockFolder() as folder:
-        watch = ReservingWatch(folder, request, options, command, lasts)
+        watch = ReservingWatch(folder, request, command, lasts, wait, window, say)
         try:
-            taken = require(watch.watch(), request, options.uuid)
+            taken = take(watch.watch(), request, by_uuid)
             yield taken, list(watch.holds.values())
         finally:
             watch.release()
 
 
-def require(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
-    """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
-    frame, pick = picked
-    if pick.gpus:
-        return Taken(numbered(pick.numbers), visible_variables(frame, pick, by_uuid))
-    if pick.note:
-        complain(pick.note)
-    raise not_enough(frame, pick, request)
+def command_text(program: Sequence[str]) -> str:
+    """Return a command line that others may read, without what looks like a secret."""
+    pairs = zip(program, masked_words(program), strict=True)
+    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
+    return printable(" ".join(words), 400)
 
 
 def with_our_hold(environ: Mapping[str, str]) -> str:
     """Return the value of HELD that adds this process: its children may use what it holds."""
-    return ",".join([*_pids_in(environ)[1 - _MOST_HELD :], str(os.getpid())])
+    own = str(os.getpid())
+    others = [pid for pid in _pids_in(environ) if pid != own]
+    return ",".join([*others[1 - _MOST_HELD :], own])
 
 
 def _pids_in(environ: Mapping[str, str]) -> list[str]:
