@@ -25,9 +25,9 @@ from gputop.sources.demo.source import demo_frame
 from gputop.sources.feed import Feed
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
-from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
+from gputop.tui.terminal.unmarked_paste import BURST
 from tests.builders_tui import Silence
 from tests.driver import Machine
 from tests.tui.fleets import watched
