@@ -55,7 +55,10 @@ class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     columns: Annotated[
         tuple[str, ...],
-        Meta(description="ids of the columns, in their order; empty: the usual ones"),
+        Meta(
+            description="ids of the columns, in their order; type?, idle_for?, rss?, state?: only "
+            "while they tell something and have room; empty: the usual ones"
+        ),
     ] = ()
     sort: Annotated[str, Meta(description="the column that processes are sorted by at first")] = (
         "gpu"
@@ -209,7 +212,7 @@ def usable(path: Path) -> tuple[Settings, list[str]]:
     text = file_text(path)
     if text is None:
         return Settings(), []
-    from gputop.model.metrics.process import COLUMNS  # not imported if there is no file
+    from gputop.model.metrics.process import COLUMN_CHOICES, COLUMNS  # not without a file
 
     if sys.version_info >= (3, 11):
         import tomllib
@@ -229,12 +232,15 @@ def usable(path: Path) -> tuple[Settings, list[str]]:
         _drop(table, names)
     settings = msgspec.convert(table, Settings)
     chosen, usual = settings.processes, ProcessSettings()
-    for name, values in (("columns", chosen.columns), ("sort", (chosen.sort,))):
+    for name, values, choices in (
+        ("columns", chosen.columns, COLUMN_CHOICES), ("sort", (chosen.sort,), COLUMNS.keys())
+    ):  # fmt: skip
         for value in values:
-            if value not in COLUMNS:
+            if value not in choices:
                 what = f"there is no column {value!r}: C on the screen lists them"
                 mistakes.append(_wrong(path, text, ["processes", name], what))
-    columns = tuple(name for name in dict.fromkeys(chosen.columns) if name in COLUMNS)
+    valid = [name for name in chosen.columns if name in COLUMN_CHOICES]
+    columns = tuple({name.removesuffix("?"): name for name in valid}.values())
     sort = chosen.sort if chosen.sort in COLUMNS else usual.sort
     processes = msgspec.structs.replace(chosen, columns=columns, sort=sort)
     return msgspec.structs.replace(settings, processes=processes), mistakes

@@ -27,7 +27,7 @@ from gputop.tui import palette, themes
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.fleet import TICK, FleetHosts
 from gputop.tui.hosts import HostsScreen
-from gputop.tui.keys import APP_BINDINGS, following
+from gputop.tui.keys import APP_BINDINGS, OPENING_FIELDS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
@@ -65,6 +65,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     """Seconds since the agent last sent something; 0 unless that is too long."""
 
     BINDINGS = APP_BINDINGS
+    opening_fields = OPENING_FIELDS
 
     def __init__(
         self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
@@ -170,12 +171,16 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             self.post_message(Note(printable(str(error), 200)))
 
     def on_note(self, message: Note) -> None:
-        """Say it for a while: where it belongs, above the table, or among the keys of a page."""
-        screen = self.screen
-        show = message.show or (screen.say if isinstance(screen, TableScreen) else self._show_note)
+        """Say it for a while: above the table, or before the keys."""
+        screen, show = self.screen, self._show_note
+        if isinstance(screen, TableScreen) and not message.among_keys:
+            show = screen.say
         self._end_note()
         show(message.words)
         self._note_end = self.after(NOTE_SECONDS, self._end_note), partial(show, "")
+
+    def handle_unmarked_paste(self) -> None:
+        self.post_message(Note("pasted text is no command"))
 
     def _end_note(self) -> None:
         if self._note_end is not None:
@@ -254,9 +259,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:
-        """Use a theme, and keep it for the next time."""
+        """Use a theme, keep it for the next time, and say which it is."""
         self.theme, self.follows_background = name, False
-        self.shown.screen.save({"theme": name})
+        self.shown.screen.save({"theme": name}, f"theme: {name}")
 
     def action_next_theme(self) -> None:
         self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
@@ -312,7 +317,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def _say(self, note: str) -> None:
         """Show a note about the time, which stands among the keys on every screen."""
         if note:
-            self.post_message(Note(note, self._show_note))
+            self.post_message(Note(note, among_keys=True))
         else:
             self.note = ""
 

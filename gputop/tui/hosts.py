@@ -196,9 +196,8 @@ class HostsScreen(TableScreen):
 
     def action_back(self) -> None:
         """Undo one step: the cursor, the view of processes, the filter, the focus."""
-        table = self.focused if isinstance(self.focused, Table) else self.hosts.table
-        listings = (processes.listing for processes in self.query(ProcessTable))
-        if table.deselect() or any(listing.leave_view() for listing in listings):
-            return
-        if not self.query_one(FilterLine).clear():
+        steps = [processes.back for processes in self.query(ProcessTable)]
+        if not isinstance(self.focused, ProcessTable):
+            steps.insert(0, self.hosts.table.deselect)
+        if not any(step() for step in steps) and not self.query_one(FilterLine).clear():
             self.set_focus(self.hosts.table)

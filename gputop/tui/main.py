@@ -28,7 +28,7 @@ from gputop.tui.dialogs.signal_state import (
     SignalDialogState,
     why_none,
 )
-from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
+from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
 from gputop.tui.pages.base import PageScreen, ShownFrame
@@ -66,7 +66,7 @@ class MainScreen(TableScreen):
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
-    NEEDED = ("signal", "help")
+    NEEDED = ("signal", "help", "quit", "hosts", "now")
 
     def __init__(
         self,
@@ -124,7 +124,6 @@ class MainScreen(TableScreen):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the mapping page may have changed the query
         if self._shown is not None:
             self.show_mapping()
 
@@ -142,7 +141,7 @@ class MainScreen(TableScreen):
         words = super().key_words()
         if self._leave is not None:
             words = [(key, "hosts" if word == "quit" else word) for key, word in words]
-        return [*FIRST_KEYS[self._moment], *words]
+        return [*first_keys(self._moment, self.settings.keys), *words]
 
     def on_descendant_focus(self) -> None:
         """Show the keys that work now, as an editor has its own."""
@@ -246,9 +245,10 @@ class MainScreen(TableScreen):
             self.marks.toggle(self._shown.frame, self._shown.moment)
 
     def action_back(self) -> None:
-        """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
+        """Undo one step: the past, tags, news, the mapping and what was tried in it, the cursor,
+        the view, the filter."""
         table = self.home
-        if (
+        if not isinstance(self.focused, ValueInput) and (
             self._return_to_now()
             or self.pids.stop()
             or self.processes.untag()
@@ -257,14 +257,14 @@ class MainScreen(TableScreen):
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
-            self.show_mapping()
+            self.mapping.drop()
             self.set_focus(table)
+        elif self.mapping.drop():
+            return
         elif self.focused is not table:
             self.gpus.deselect()
             self.set_focus(table)
-        elif table.current is not None:
-            table.deselect()
-        elif self.processes.listing.leave_view():
+        elif self.processes.back() or table.deselect():
             return
         elif self.processes.listing.filter or self._leave is None:
             table.deselect()
@@ -455,7 +455,7 @@ class MainScreen(TableScreen):
         return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
-        is_past = self._moment == "replay" and binding.action == "signal"
+        is_past = self._moment != "now" and binding.action in ONLY_NOW
         return not is_past and super().offers(binding)
 
     def action_signal(self) -> None:

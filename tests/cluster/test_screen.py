@@ -129,7 +129,7 @@ async def test_the_keys_of_a_cluster_are_those_that_do_something(server: Prometh
         await cluster.press("question_mark")
         here = cluster.text.partition("On the screen of a host")[0]
         assert "Order of hosts, or processes" in here
-        for words in ("Log in to this host by hand", "All, my own", "host:node3"):
+        for words in ("Log in to this host by hand", "A row per user", "host:node3"):
             assert words not in here
 
 

@@ -84,13 +84,13 @@ async def test_the_processes_of_all_hosts() -> None:
         assert [line.split()[0] for line in fleet.lines if "train.py" in line] == ["node2"]
         assert "1 of 3" in fleet.text
         await fleet.press("escape", "u")
-        assert "node1" in fleet.line_with("train.py")
-        assert "of alice" in fleet.text
-        await fleet.press("u")
+        assert fleet.line_with("1 GPU on node1: 1 process").split()[0] == "▸alice"
         assert fleet.line_with("1 GPU on node3: 1 process").split()[0] == "carol"
-        await fleet.press("tab", "down", "enter")
+        await fleet.press("u", "enter")
+        assert "of bob" in fleet.text
+        assert "node2" in fleet.line_with("train.py")
         assert len([line for line in fleet.lines if "train.py" in line]) == 1
-        await fleet.press("escape", "escape", "escape")
+        await fleet.press("escape", "escape")
         assert len([line for line in fleet.lines if "train.py" in line]) == 3
 
 
@@ -348,7 +348,7 @@ async def test_the_keys_of_a_fleet_are_those_that_do_something() -> None:
     async with watched(*HOSTS, settings=Session(readonly=True)) as fleet:
         assert "read only" in fleet.lines[0]
         await fleet.press("question_mark")
-        assert "All, my own, a row a user" in fleet.text
+        assert "A row per user; Enter: theirs" in fleet.text
         assert "Log in to this host by hand" not in fleet.text
         assert "held by somebody who does nothing on it" in await fleet.whole_page()
         await fleet.press("escape")

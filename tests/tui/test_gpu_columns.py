@@ -57,7 +57,7 @@ class Drawn:
         """Take another width."""
         gap = 2 if width >= 110 else 1
         self.fitted = self.columns.fit(width, gap)
-        self.head = text_of(heading(self.fitted, gap))
+        self.head = text_of(heading(self.fitted, gap))[1:]
         self.rows = [self.columns.row(line) for line in lines_of(self.frame)]
         self.lines = [text_of(row) for row in self.rows]
 

@@ -172,7 +172,7 @@ def test_nothing_of_a_hostile_process_drives_the_terminal(machine: MachineFactor
             (b"c", "/"),
             (b"\x1b[C\x1b[C", "COMMAND from"),
             (b"c", "COMMAND"),
-            (b"I", "GPU↓"),
+            (b"I", "by GPU ↓"),
             (b"sjjjjjjjj\r", " by CPU% "),
             (b"/[", "filter: ["),
             (b"\r", "filter: ["),

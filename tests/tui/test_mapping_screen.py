@@ -145,7 +145,7 @@ async def test_the_question_is_the_panes() -> None:
         await screen.press("m", "2", "enter", "o", "M")
         assert list(logical(screen).values()) == ["GPU 2 H200"]
         assert "PCI_BUS_ID" in screen.text
-        await screen.press("m", "comma", "1", "enter", "M")
+        await screen.press("m", "end", "comma", "1", "enter", "M")
         assert isinstance(screen.app.screen, MainScreen)
         assert devices(screen) == {"cuda:0": 2, "cuda:1": 1}
         await screen.press("m", "up")
@@ -274,7 +274,9 @@ async def test_the_driver_and_copies() -> None:
         await screen.press("y")
         assert screen.app.clipboard == "export CUDA_VISIBLE_DEVICES=1"
         assert "copied (OSC 52): export CUDA_VISIBLE_DEVICES=1" in screen.text
-        await screen.press("escape")
+        assert screen.line_with("Logical to physical")
+        screen.hand.wait()
+        await screen.drawn()
         assert "copied" not in screen.text
 
 

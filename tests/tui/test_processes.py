@@ -69,7 +69,8 @@ async def seen_order(screen: Screenful, metric_id: str) -> tuple[bool, list[int]
     pids, descending = screen.pids, screen.table.listing.descending
     assert pids[-1] == 304
     mark = "↓" if descending else "↑" if metric_id != "gpu" else " "
-    assert f"{PROCESS[metric_id].label}{mark}" in screen.lines[screen.table.region.y + 1]
+    label, head = PROCESS[metric_id].label, screen.lines[screen.table.region.y + 1]
+    assert f"{label}{mark}" in head or f"{mark}{label}" in head
     await screen.press("I")
     return descending, [pid for pid in pids if pid != 304]
 

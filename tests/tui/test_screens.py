@@ -321,6 +321,9 @@ async def test_switching_the_theme_repaints_all() -> None:
         await screen.press("p", "j")
         for _ in THEMES[1:]:
             await screen.press("T")
+            assert f" theme: {screen.app.theme} ─" in screen.text
+            screen.hand.wait()  # until the note is gone
+            await screen.drawn()
             switched = screen.segments
             async with shown(frame, theme=screen.app.theme, interval=60) as fresh:
                 await fresh.press("p", "j")

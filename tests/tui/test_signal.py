@@ -207,7 +207,7 @@ async def test_one_process_of_a_gpu_is_not_sent_to_by_enter() -> None:
         assert (pids(orders(screen)[-1]), orders(screen)[-1].number) == ([100], 15)
 
 
-@pytest.mark.parametrize("keys", [["u", "u", "down"], ["t", "down"]])
+@pytest.mark.parametrize("keys", [["u"], ["t", "down"]])
 async def test_all_of_a_line(keys: list[str]) -> None:
     parent = process_of(100, start_time=NOON - 90)
     ranks = [process_of(pid, parent=100) for pid in (101, 102)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.tui.dialogs.key_guard import BURST
+from gputop.tui.terminal.unmarked_paste import BURST
 from tests.agent.driving import python_on_gpu, start_as
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine

@@ -23,8 +23,6 @@ from gputop.model.machine.text import printable
 
 _AdviceRow = tuple[str, Level, str]
 """Code, level and text of a finding."""
-_FULL = 0.05
-"""A GPU with a smaller share of its memory free is full."""
 _TF_MIN_SMS = 8
 """TF_MIN_GPU_MULTIPROCESSOR_COUNT if it is not set (TensorFlow, `gpu_device.cc`)."""
 _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
@@ -189,8 +187,7 @@ def _of_gpus(
 
 def _of_usage(name: str, used: DeviceUse, also: str) -> Iterator[_AdviceRow]:
     by = f"{also}used by {' '.join(used.users)}" if used.users else ""
-    total, free = used.memory_total, used.memory_free
-    if total and free is not None and free < total * _FULL:
+    if used.is_full:
         yield "gpu-full", "warning", f"{name} is full{': ' * bool(by)}{by}."
     elif by:
         yield "gpu-in-use", "info", f"{name} is {by}."

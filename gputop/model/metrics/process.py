@@ -142,6 +142,13 @@ PROCESS: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in _USUAL}
 COLUMNS: dict[str, Metric[ProcessRow]] = {**PROCESS, **_ALL}
 """Every column that the process table can have."""
 
+SOMETIMES = ("type", "idle_for", "rss", "state")
+"""Columns that can be chosen as `type?`: they are shown while they tell something and have room."""
+USUAL_COLUMNS = tuple(f"{id_}?" if id_ in SOMETIMES else id_ for id_ in _USUAL)
+"""The columns that no choice stands for, as the settings would have them."""
+COLUMN_CHOICES = frozenset((*COLUMNS, *USUAL_COLUMNS))
+"""Everything that can be chosen as a column."""
+
 NUMBERS_ON_GPU: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in marked(Process, ON_GPU)}
 """The numbers that a process has on each of its GPUs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -62,14 +62,6 @@ class View:
         if self.instance is not None and self.instance != instance:
             return False
         return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
-
-    def after(self, me: str | None) -> View:
-        """Return the next view: all users, then those of `me` unless None, then a line per user."""
-        if self.shape == "users":
-            return replace(self, shape="flat", whose=())
-        if self.whose or me is None:
-            return replace(self, shape="users", whose=())
-        return replace(self, whose=(me,))
 
     def words(self, gpus: Iterable[Gpu]) -> str:
         """Return what it shows, as `of alice, on GPU 3, tree`; empty for all processes."""

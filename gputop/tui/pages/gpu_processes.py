@@ -35,9 +35,9 @@ def processes(
     rows = process_rows.ordered([row for row in rows if view.holds(row)], "gpu_memory", True)
     columns = ProcessColumns(("gpu", *_COLUMNS) if gpu.mig and instance is None else _COLUMNS)
     columns.show_rows(rows, shown.frame.time)
-    fitted = columns.fitted(paper.width - 1, 1, "", paper.glyphs)
+    fitted = columns.fitted(paper.width - 1, 1, paper.glyphs)
     if rows:
-        yield [("  ", "quiet"), *heading(fitted, 1)]
+        yield [(" ", "quiet"), *heading(fitted, 1)]
     for process_row in rows:
         cells = row(fitted, ViewRow(process_row, None), 1, paper.glyphs.ellipsis)
         yield [("  ", "text"), *cells]

@@ -44,7 +44,8 @@ class GpuPane(ColumnTable[GpuLine]):
 
     def show_frame(self, frame: Frame, history: History) -> None:
         self._history.show(frame, history, self.glyphs)
-        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs)
+        full = self._cells.full if self._cells else ()
+        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs, full)
         self.fit()
         lines = lines_of(frame)
         self.show(lines, [line.key for line in lines])

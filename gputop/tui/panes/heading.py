@@ -13,6 +13,7 @@ from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import GIB, clock, counted, duration, percent
 from gputop.settings import Thresholds
+from gputop.tui.key_names import names_of, with_arrows
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
@@ -200,10 +201,24 @@ def works(node: DOMNode, binding: Binding) -> bool:
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
     return [
-        (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
+        (
+            binding.key_display or names_of(binding.key.split(","), Lines.glyphs, room=0),
+            binding.description.lower(),
+        )
         for binding in bindings
         if isinstance(binding, Binding) and binding.show
     ]
+
+
+class KeyLabel(Lines):
+    """A key and what it is for, before the field that it has opened."""
+
+    def __init__(self, key: str, word: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._key, self._word = key, word
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        return [(" ", "text"), (self._key, "key"), (f" {self._word}  ", "quiet")]
 
 
 class KeyLine(Lines):
@@ -214,18 +229,21 @@ class KeyLine(Lines):
         keys: Iterable[tuple[str, str]],
         needed: Collection[str] = (),
         *,
+        with_notes: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`needed` are words that stay on a narrow screen when others give way."""
+        """`needed` are words that stay on a narrow screen when others give way; `with_notes`: it
+        begins with the passing note, as the last line of a screen does."""
         super().__init__(id=id)
-        self._keys, self._needed = list(keys), needed
+        self._needed, self._with_notes = needed, with_notes
+        self.show(keys)
 
     def on_mount(self) -> None:
-        if hasattr(self.app, "note"):
+        if self._with_notes and hasattr(self.app, "note"):
             self.watch(self.app, "note", lambda: self.repaint_changed())
 
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
-        self._keys = list(keys)
+        self._keys = [(with_arrows(key, self.glyphs), word) for key, word in keys]
         self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
@@ -247,12 +265,15 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        note = getattr(self.app, "note", "")
+        note = getattr(self.app, "note", "") if self._with_notes else ""
         return [(" ", "text"), (f"{note}  " if note else "", "notice")]
 
 
 class PageKeys(KeyLine):
     """The keys of a page, which has no heading to say that it is paused."""
+
+    def __init__(self, keys: Iterable[tuple[str, str]], *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(keys, with_notes=True, id=id)
 
     def on_mount(self) -> None:
         watch_status(self)

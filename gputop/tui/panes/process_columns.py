@@ -8,7 +8,13 @@ from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
 from gputop.model.metrics.metric import Metric
-from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU, PROCESS, ProcessRow
+from gputop.model.metrics.process import (
+    COLUMNS,
+    NUMBERS_ON_GPU,
+    PROCESS,
+    SOMETIMES,
+    ProcessRow,
+)
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
 from gputop.tui.glyphs import GlyphSet
@@ -46,7 +52,8 @@ class ProcessColumns:
     def __init__(self, chosen: tuple[str, ...], ranks: Mapping[str, int] = RANKS) -> None:
         """`ranks`: those of the usual columns, in their order."""
         self._ranks, self.chosen = ranks, chosen
-        """Metric ids in the order of the columns; empty for the usual ones."""
+        """Metric ids in the order of the columns, with `?` if they are shown only while they tell
+        something; empty for the usual ones."""
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
         """When each column that only sometimes has something to show last had it."""
         self._time = 0.0
@@ -82,39 +89,37 @@ class ProcessColumns:
         }
         self._latest.update({metric_id: time for metric_id in tells if tells[metric_id]})
 
-    def fitted(self, width: int, gap: int, marked: str, glyphs: GlyphSet) -> Fitted[ViewRow]:
-        """Return the columns that fit a width, some as wide as the longest text in them; the
-        column that rows are sorted by (`marked`) has room for its mark."""
+    def fitted(self, width: int, gap: int, glyphs: GlyphSet) -> Fitted[ViewRow]:
+        """Return the columns that fit a width, some as wide as the longest text in them."""
         self._glyphs, longest = glyphs, self._longest
         columns = [
-            self._column(
-                metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), marked
-            )
-            for metric_id, metric in self._wanted(width)
+            self._column(id_, max(metric.width, min(_LONGEST, longest.get(id_, 0))))
+            for id_, metric in self._wanted(width)
         ]
         fitted = fit(columns, max(1, width - 1), gap)
         self._with_idle = any(column.id == "idle_for" for column, _ in fitted)
         return fitted
 
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
-        """Return the chosen columns at any width, or otherwise the usual ones that have something
-        to show. The command is always the last."""
-        since = {metric_id: self._time - updated for metric_id, updated in self._latest.items()}
-        usual = [
-            metric_id
-            for metric_id in self._ranks
-            if (width >= _WIDE or metric_id not in _WIDE_ONLY)
-            and 0 <= since.get(metric_id, 0) <= _TELLING
-        ]
-        for metric_id in _OF_USERS if self.by_user else self.chosen or usual:
-            if metric_id != "command":
+        """Return the chosen columns, or otherwise the usual ones; of those with a `?` the ones that
+        tell something. The command is always the last."""
+        usual = [f"{id_}?" if id_ in SOMETIMES else id_ for id_ in self._ranks]
+        for name in _OF_USERS if self.by_user else self.chosen or usual:
+            metric_id = name.removesuffix("?")
+            if metric_id != "command" and (metric_id == name or self._tells(metric_id, width)):
                 yield metric_id, COLUMNS[metric_id]
         yield "command", COLUMNS["command"]
+
+    def _tells(self, metric_id: str, width: int) -> bool:
+        """Return whether a column has something to show, or had of late, and there is room."""
+        since = self._time - self._latest.get(metric_id, self._time)
+        return (width >= _WIDE or metric_id not in _WIDE_ONLY) and 0 <= since <= _TELLING
 
     def _rank(self, metric_id: str) -> int:
         if self.by_user or not self.chosen:
             return self._ranks.get(metric_id, _OTHER_RANK)
-        return 1 if metric_id == "command" else self.chosen.index(metric_id)
+        ids = [name.removesuffix("?") for name in self.chosen]
+        return 1 if metric_id == "command" else ids.index(metric_id)
 
     def command(self, view_row: ViewRow) -> str:
         """Return the command in full, including what is scrolled out of sight."""
@@ -134,7 +139,7 @@ class ProcessColumns:
         shown = self._glyphs.text(text[self.shift :])
         return crop_or_pad([(shown, role)], width, self._glyphs.ellipsis, left=True)
 
-    def _column(self, metric_id: str, width: int, marked: str) -> Column[ViewRow]:
+    def _column(self, metric_id: str, width: int) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]
         draw: Callable[[ViewRow, int], Sequence[Piece]]
         label = metric.label
@@ -143,7 +148,7 @@ class ProcessColumns:
             label = "PROCESSES" if self.by_user else label
             label += f" from {self.shift}" if self.shift else ""
         else:
-            least = most = max(width, len(metric.label) + (metric_id == marked))
+            least = most = max(width, len(metric.label))
             draw = {"user": self._user, "idle_for": self._idle_for}.get(metric_id) or self._plain(
                 metric_id
             )

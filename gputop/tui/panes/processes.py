@@ -79,6 +79,25 @@ class ProcessTable(ColumnTable[ViewRow]):
         if y == 1 and column is not None:
             self.post_message(self.HeadingClicked(column))
 
+    def next_user(self) -> None:
+        """Show a row for each user, with the cursor on the user's own; there, go to the next."""
+        if self.listing.view.shape != "users":
+            index = self.listing.show_users()
+        else:
+            index = self.cursor.index + self.cursor.is_there
+        if self._rows:
+            self._choose(index % len(self._rows))
+
+    def back(self) -> bool:
+        """Undo one step: the rows of users, the cursor, another view; return whether there was one
+        to undo."""
+        if self.listing.view.shape != "users" and self.current is not None:
+            return self.deselect()
+        was_any = self.listing.leave_view()
+        if not self.cursor.is_there:
+            self.cursor.drop()
+        return was_any
+
     def tag(self) -> None:
         """Tag or untag what is under the cursor, and go on to the next row."""
         self.select_first()
@@ -86,6 +105,11 @@ class ProcessTable(ColumnTable[ViewRow]):
             self.listing.tag(self.current)
             self.repaint_changed()
             self.action_move(1)
+
+    def tag_all(self) -> None:
+        """Tag all that is in view, or untag it."""
+        self.listing.tag_all()
+        self.repaint_changed()
 
     def untag(self) -> bool:
         """Remove all tags; return whether a process on a GPU had one."""
@@ -154,7 +178,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         if y == 0:
             return rule(listing, self.span, width, glyphs, self.above(), self.is_active)
         mark = sort_mark(listing, glyphs)
-        return [(" ", "quiet"), *heading(self._columns, self.gap, listing.order[0], mark)]
+        return heading(self._columns, self.gap, listing.order[0], mark)
 
     def row_pieces(self, row_: ViewRow, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
@@ -175,5 +199,4 @@ class ProcessTable(ColumnTable[ViewRow]):
         return [(f"  {words}", "quiet" if is_expected else "notice")] if words else ()
 
     def fit(self) -> None:
-        marked = self.listing.order[0] if sort_mark(self.listing, self.glyphs) else ""
-        self._columns = self._cells.fitted(self.size.width, self.gap, marked, self.glyphs)
+        self._columns = self._cells.fitted(self.size.width, self.gap, self.glyphs)
