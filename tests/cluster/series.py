@@ -29,6 +29,13 @@ def up(instance: str, value: float, job: str = "gpu") -> list[Line]:
     return [("up", {"job": job, "instance": instance}, value)]
 
 
+def unread(host: str, kind: str | None) -> list[Line]:
+    """What `gputop export` tells where the driver cannot be read."""
+    target = {"job": "gpu", "instance": f"{host}:9835"}
+    problem = [] if kind is None else [("gputop_problem", {**target, "kind": kind}, 1.0)]
+    return [("gputop_up", target, 0), *problem, *up(f"{host}:9835", 1)]
+
+
 def gpu_uuid(host: str, index: int) -> str:
     """A GPU's identity."""
     return f"GPU-{host}-{index}"
@@ -103,7 +110,8 @@ def nvidia_gpu_exporter(host: str, load: Sequence[float] = (0, 0)) -> list[Line]
     """What nvidia_gpu_exporter tells: loads from 0 to 1."""
     lines: list[Line] = []
     for index, ratio in enumerate(load):
-        labels = {"job": "gpu", "instance": f"{host}:9835", "uuid": gpu_uuid(host, index)}
+        labels = {"job": "gpu", "instance": f"{host}:9835",
+                  "uuid": gpu_uuid(host, index).removeprefix("GPU-")}  # fmt: skip
         lines += [
             ("nvidia_smi_gpu_info", {**labels, "name": "NVIDIA A100-SXM4-40GB"}, 1),
             ("nvidia_smi_index", labels, index),
@@ -151,12 +159,19 @@ def _escaped(text: str) -> str:
 
 @contextmanager
 def serving(
-    folder: Path, *machines: Iterable[Line], span: float = _SPAN, options: Sequence[str] = ()
+    folder: Path,
+    *machines: Iterable[Line],
+    span: float = _SPAN,
+    options: Sequence[str] = (),
+    ended: Iterable[Line] = (),
 ) -> Iterator[Prometheus]:
-    """A server that has these series; `folder` is for its files."""
-    text, data = folder / "series.txt", folder / "blocks"
+    """A server that has these series, and some that `ended` half an hour ago; `folder` is for its
+    files."""
+    text, data, now = folder / "series.txt", folder / "blocks", time.time()
     lines = [line for machine in machines for line in machine]
-    text.write_text(openmetrics(lines, time.time(), span), encoding="utf-8")
-    promtool("tsdb", "create-blocks-from", "openmetrics", text, data)
+    for series, end in ((lines, now), (list(ended), now - 1800)):
+        if series:
+            text.write_text(openmetrics(series, end, span), encoding="utf-8")
+            promtool("tsdb", "create-blocks-from", "openmetrics", text, data)
     with Prometheus(folder, "", *options, data=data) as prometheus:
         yield prometheus

@@ -3,6 +3,7 @@ machine itself, if it can be reached over ssh."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,8 @@ from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import AnsweredRequest, Reply, Request
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
-from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+from gputop.sources.prometheus.exporters import NONE, Exporter
+from gputop.sources.prometheus.queries import ClusterQueries, number_of
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
@@ -43,8 +45,7 @@ class PrometheusSource(AgentlessSource):
     def __init__(self, queries: ClusterQueries, host: str) -> None:
         """`host`: the value of the label that names machines."""
         super().__init__(host)
-        self._queries, self._exporter = queries, queries.exporter
-        self._selector = selector_of(queries.exporter.host, host)
+        self._queries, self._pattern = queries, re.escape(host)
         self._came: float | None = None
 
     @property
@@ -67,30 +68,32 @@ class PrometheusSource(AgentlessSource):
 
     def now(self) -> Frame:
         """Return what the server knows now. SourceError if it knows nothing, or fails."""
-        exporter = self._exporter
-        number = () if exporter.number is None else (exporter.number,)
-        info = f"{exporter.info or exporter.present}{{%s}}"
-        wanted = {
-            "there": exporter.of_gpus(info, self._selector, exporter.model, *number),
-            "number": exporter.of_gpus(exporter.number_metric or info, self._selector),
-            **self._values(),
-        }
-        answers = self._queries.ask(wanted)
+        there = self._queries.site.of(lambda exporter: exporter.facts(self._pattern))
+        number = self._each(lambda exporter: exporter.number_metric)
+        answers = self._queries.ask({"there": there, "number": number, **self._values()})
         if not answers["there"]:
             raise SourceError(f"Prometheus knows of no GPUs of {printable(self.host, 64)} now")
         at = answers["there"][0].points[-1][0]
         return self._frame(at, self._gpus(answers))
 
     def _values(self) -> dict[str, str]:
-        exporter = self._exporter
-        expressions = {
-            "utilization": exporter.utilization,
-            "memory_used": exporter.memory_used,
-            "memory_total": exporter.memory_total,
-            "temperature": exporter.temperature,
-            "power": exporter.power,
+        return {
+            "utilization": self._each(lambda exporter: exporter.utilization),
+            "memory_used": self._each(lambda exporter: exporter.memory_used),
+            "memory_total": self._each(lambda exporter: exporter.memory_total),
+            "temperature": self._each(lambda exporter: exporter.temperature),
+            "power": self._each(lambda exporter: exporter.power),
         }
-        return {name: exporter.of_gpus(text, self._selector) for name, text in expressions.items()}
+
+    def _each(self, value: Callable[[Exporter], str | None], *labels: str) -> str:
+        """Return the expression of a value of each GPU here, with more labels; one without series
+        if no exporter has it."""
+
+        def of_gpus(exporter: Exporter) -> str | None:
+            text = value(exporter)
+            return text and exporter.of_gpus(text, self._pattern, *labels)
+
+        return self._queries.site.of(of_gpus) or NONE
 
     def _past(self, now: Frame) -> Iterator[Frame]:
         """Yield past frames, with the GPUs of `now`."""
@@ -98,7 +101,7 @@ class PrometheusSource(AgentlessSource):
         for name, expression in self._values().items():
             start, end = now.time - _PAST, now.time - _STEP
             for series in self._queries.client.query_range(expression, start, end, _STEP):
-                uuid = self._uuid_of(series)
+                uuid = _uuid_of(series)
                 for at, value in series.points:
                     number = number_of([Series({}, ((at, value),))])
                     by_time[at].setdefault(uuid, {})[name] = _rounded(name, number)
@@ -113,14 +116,14 @@ class PrometheusSource(AgentlessSource):
         values: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for name in self._values():
             for series in answers[name]:
-                values[self._uuid_of(series)][name] = _rounded(name, number_of([series]))
+                values[_uuid_of(series)][name] = _rounded(name, number_of([series]))
         indices = self._indices(answers)
-        names = {self._uuid_of(series): series.labels for series in answers["there"]}
+        names = {_uuid_of(series): series.labels for series in answers["there"]}
         gpus = [
             Gpu(
                 index=indices[uuid],
                 uuid=uuid or None,
-                name=labels.get(self._exporter.model),
+                name=labels.get("model"),
                 listed="none",
                 **values[uuid],
             )
@@ -132,20 +135,16 @@ class PrometheusSource(AgentlessSource):
         """Return the index of each GPU; GPUs that report none come last."""
         indices: dict[str, int] = {}
         for series in answers["there"]:
-            text = series.labels.get(self._exporter.number or "", "")
+            text = series.labels.get("gpu", "")
             if text.isascii() and text.isdigit() and len(text) < 6:
-                indices[self._uuid_of(series)] = int(text)
-        if self._exporter.number_metric is not None:
-            for series in answers["number"]:
-                indices[self._uuid_of(series)] = int(number_of([series]) or 0)
+                indices[_uuid_of(series)] = int(text)
+        for series in answers["number"]:
+            indices[_uuid_of(series)] = int(number_of([series]) or 0)
         free = count(max(indices.values(), default=-1) + 1)
-        for uuid in map(self._uuid_of, answers["there"]):
+        for uuid in map(_uuid_of, answers["there"]):
             if uuid not in indices:
                 indices[uuid] = next(free)
         return indices
-
-    def _uuid_of(self, series: Series) -> str:
-        return series.labels.get(self._exporter.uuid, "")
 
     def _frame(self, at: float, gpus: tuple[Gpu, ...]) -> Frame:
         name = self.host
@@ -153,6 +152,10 @@ class PrometheusSource(AgentlessSource):
         return harmless(
             Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, reported_by="Prometheus")
         )
+
+
+def _uuid_of(series: Series) -> str:
+    return series.labels.get("uuid", "")
 
 
 def _rounded(name: str, value: float | None) -> float | None:
