@@ -229,6 +229,6 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
         words = f"no whole answer has come within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
-    guess = "; who is on a GPU it does not tell" if pick.is_guess else ""
-    complain(f"{pick.host.requested_name}: by {pick.exporter}{age}{guess}")
+    guess = "" if pick.exporter.free else "; who is on a GPU it does not tell"
+    complain(f"{pick.host.requested_name}: by {pick.exporter.name}{age}{guess}")
     return pick

@@ -77,9 +77,12 @@ def gputop(
     users: Iterable[str] = (),
     finding: str | None = None,
     free: Sequence[float | None] | None = None,
+    job: str | None = None,
+    xid_time: float | None = None,
 ) -> list[Line]:
     """What `gputop export` tells: loads from 0 to 1; a GPU without one does not answer. `finding`:
-    the level of one of the first GPU."""
+    the level of one of the first GPU; `job`: a Slurm job of the first user on each busy GPU."""
+    users = list(users)
     lines: list[Line] = []
     target = {"job": "gpu", "instance": f"{host}:9835"}
     for index, ratio in enumerate(load):
@@ -90,7 +93,10 @@ def gputop(
             lines.append(("gputop_gpu_free", labels, is_free))
         if ratio is None:
             continue
+        if is_free == 0:
+            lines.append(("gputop_gpu_not_free", {**labels, "reason": "users"}, 1))
         lines += [
+            ("gputop_gpu_processes", labels, float(bool(ratio))),
             ("gputop_gpu_utilization_ratio", labels, ratio),
             ("gputop_gpu_memory_used_bytes", labels, 60 * GIB if ratio else 0),
             ("gputop_gpu_memory_total_bytes", labels, 141 * GIB),
@@ -99,9 +105,15 @@ def gputop(
         ]
         if ratio:
             lines += [("gputop_user_processes", {**labels, "user": user}, 1) for user in users]
+        if ratio and job is not None:
+            of_job = {**labels, "kind": "slurm", "id": job, "user": users[0]}
+            lines.append(("gputop_job_processes", of_job, 1))
     if finding is not None:
         labels = {**target, "gpu": "0", "uuid": gpu_uuid(host, 0)}
         lines.append(("gputop_gpu_findings", {**labels, "level": finding, "code": "XID 79"}, 1))
+        if xid_time is not None:
+            xid = {**labels, "xid": "79"}
+            lines.append(("gputop_gpu_xid_timestamp_seconds", xid, xid_time))
     lines.append(("gputop_reading_age_seconds", target, 2))
     return lines
 

@@ -318,7 +318,13 @@ def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         yield finding
 
 
+def _reported(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if (report := frame.report(gpu)) is not None:
+        yield from report.findings or ()
+
+
 _RULES = (
     _xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
+    _reported,
 )  # fmt: skip
 """The gravest first."""

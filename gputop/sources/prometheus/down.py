@@ -31,19 +31,20 @@ _PROBLEMS: Mapping[str, str] = {
 """What `gputop_problem` says in its label `kind`."""
 
 
-Ask = Callable[[Mapping[str, str]], Mapping[str, Sequence[Series]]]
-
-
-def hosts_down(site: Site, client: PrometheusClient, ask: Ask) -> list[ClusterNode]:
+def hosts_down(
+    site: Site,
+    client: PrometheusClient,
+    ask: Callable[[Mapping[str, str]], Mapping[str, Sequence[Series]]],
+) -> list[ClusterNode]:
     """Return the machines that have no GPUs now, with the reason, in the order of their names: the
     driver cannot be read, the exporter does not answer, or it is not scraped any more. Left out is
     what another exporter reports. `ask` answers several queries. SourceError."""
     lost = [_gone(exporter) for exporter in site.exporters]
     answers = ask({**_of_targets(site, client), "lost": _counted("host, instance", lost)})
     reasons = _reasons(answers)
-    known = ask(_known(site, lost)) if answers["lost"] else {"here": (), "elsewhere": ()}
+    again = ask(_seen_again(site, lost)) if answers["lost"] else {"here": (), "elsewhere": ()}
     here, elsewhere = (
-        {series.labels.get("host") for series in known[name]} for name in ("here", "elsewhere")
+        {series.labels.get("host") for series in again[name]} for name in ("here", "elsewhere")
     )
     down = dict[str, str]()
     for series in answers["lost"]:
@@ -66,7 +67,7 @@ def _of_targets(site: Site, client: PrometheusClient) -> dict[str, str]:
     return {"up": up, "unread": f"{UP} == 0", "kind": PROBLEM}
 
 
-def _known(site: Site, lost: Sequence[str]) -> dict[str, str]:
+def _seen_again(site: Site, lost: Sequence[str]) -> dict[str, str]:
     """Return the expressions of those lost machines whose GPUs are known under another name, or
     from another exporter."""
     here = [f"({gone} and on (uuid) ({site.of_gpus()}))" for gone in lost]

@@ -60,6 +60,19 @@ class Exporter(NamedTuple):
     """2 for an error, 1 for a warning, 0 or no value if all is well."""
     users: str | None = None
     """A series for each user on each GPU."""
+    watched: str | None = None
+    """A series for each GPU whose findings are reported."""
+    codes: str | None = None
+    """A series for each finding of a GPU, with the labels `level` and `code`; without them its
+    value is the number of an XID."""
+    xids: str | None = None
+    """When each XID came, in seconds since the epoch, with a label `xid`."""
+    processes: str | None = None
+    """A metric of each GPU whose processes are all known."""
+    jobs: str | None = None
+    """A series for each job on each GPU, with the labels `kind`, `id` and `user`."""
+    reason: str | None = None
+    """Why a GPU is not free, or why that is not known, in a label `reason`."""
     reading_age: str | None = None
     """Seconds from the reading of a GPU to its scrape."""
 
@@ -133,11 +146,21 @@ class Site(NamedTuple):
         values = ((number, value(exporter)) for number, exporter in enumerate(self.exporters))
         return " or ".join(f"(({text}){self._but(number)})" for number, text in values if text)
 
+    def each(self, value: Callable[[Exporter], str | None], hosts: str = "", *more: str) -> str:
+        """Return the expression of a value of each GPU of these machines, with `more` labels; one
+        without series if no exporter has it."""
+
+        def of_gpus(exporter: Exporter) -> str | None:
+            text = value(exporter)
+            return text and exporter.of_gpus(text, hosts, *more)
+
+        return self.of(of_gpus) or NONE
+
     def of_gpus(self, hosts: str = "", but: Exporter | None = None) -> str:
         """Return an expression with a value for each GPU of these machines that is known now, also
         if several exporters report it, but to `but`."""
-        known = (exporter.gpus(hosts) for exporter in self.exporters if exporter is not but)
-        return " or ".join(known)
+        gpus = (exporter.gpus(hosts) for exporter in self.exporters if exporter is not but)
+        return " or ".join(gpus)
 
     def ages(self, hosts: str) -> dict[str, str]:
         """Return expressions of the seconds since the values of each machine were scraped and, if
@@ -152,8 +175,9 @@ class Site(NamedTuple):
         name there, but have the same GPUs."""
         if not number:
             return ""
-        known = " or ".join(map(_identified, self.exporters[:number]))
-        return f" unless on (host) ({_identified(self.exporters[number])} and on (uuid) ({known}))"
+        gpus, earlier = _identified(self.exporters[number]), self.exporters[:number]
+        reported = " or ".join(map(_identified, earlier))
+        return f" unless on (host) ({gpus} and on (uuid) ({reported}))"
 
 
 def _identified(exporter: Exporter) -> str:
@@ -191,6 +215,12 @@ GPUTOP = Exporter(
     findings='2 * (gputop_gpu_findings{level="error",%s} > bool 0)'
     ' or (gputop_gpu_findings{level="warning",%s} > bool 0)',
     users="gputop_user_processes{%s}",
+    watched="gputop_gpu_info{%s}",
+    codes="gputop_gpu_findings{%s} > 0",
+    xids="gputop_gpu_xid_timestamp_seconds{%s}",
+    processes="gputop_gpu_processes{%s}",
+    jobs="gputop_job_processes{%s}",
+    reason="gputop_gpu_not_free{%s}",
     reading_age="gputop_reading_age_seconds{%s}",
 )
 DCGM = Exporter(
@@ -211,6 +241,8 @@ DCGM = Exporter(
     temperature="DCGM_FI_DEV_GPU_TEMP{%s}",
     power="DCGM_FI_DEV_POWER_USAGE{%s}",
     findings="2 * (DCGM_FI_DEV_XID_ERRORS{%s} > bool 0)",
+    watched="DCGM_FI_DEV_XID_ERRORS{%s}",
+    codes="DCGM_FI_DEV_XID_ERRORS{%s} > 0",
 )
 NVIDIA_GPU_EXPORTER = Exporter(
     name="nvidia_gpu_exporter",

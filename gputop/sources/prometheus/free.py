@@ -26,10 +26,8 @@ class FreeHost(NamedTuple):
     """As many GPUs as were wanted."""
     age: float | None
     """Seconds since they were read."""
-    exporter: str
-    """Its name."""
-    is_guess: bool
-    """Whether the exporter does not tell which GPUs are free."""
+    exporter: Exporter
+    """What reports them."""
 
 
 def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
@@ -37,19 +35,17 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
     elsewhere. They are of one model, with `model` in its name. GputopError if there is none."""
     free = _free(queries, f"(?is).*{re.escape(model)}.*" if model else "")
     counted = f"count by (host, model, exporter) ({free})"
+    exporters = {exporter.name: exporter for exporter in queries.site.exporters}
     counts = queries.client.query(f"bottomk({_MOST}, {counted} >= {count})")
     for series in sorted(counts, key=lambda series: (series.value, host_of(series))):
         label = host_of(series)
         plain = plain_host(label)
-        if plain is None:
+        exporter = exporters.get(series.labels.get("exporter", ""))
+        if plain is None or exporter is None:
             continue
         gpus = _gpus_of(queries, series, free)
         if len(gpus) >= count:
-            [exporter] = [
-                one for one in queries.site.exporters if one.name == series.labels["exporter"]
-            ]
-            age, is_guess = _age_of(queries, label), exporter.free is None
-            return FreeHost(plain, gpus[:count], age, exporter.name, is_guess)
+            return FreeHost(plain, gpus[:count], _age_of(queries, label), exporter)
     wanted = f"{count} free GPUs of one model" + (f" with {model!r} in its name" if model else "")
     most = _most(queries.client.query(f"topk(1, {counted})"))
     raise GputopError(f"no host has {printable(wanted, 200)}: {most}")

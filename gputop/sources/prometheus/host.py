@@ -16,14 +16,16 @@ from gputop.errors import SourceError
 from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import AnsweredRequest, Reply, Request
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
-from gputop.sources.prometheus.exporters import NONE, Exporter
-from gputop.sources.prometheus.queries import ClusterQueries, number_of
+from gputop.sources.prometheus.exporters import Exporter
+from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, number_of
+from gputop.sources.prometheus.reports import report_queries, reports_of
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
@@ -68,32 +70,34 @@ class PrometheusSource(AgentlessSource):
 
     def now(self) -> Frame:
         """Return what the server knows now. SourceError if it knows nothing, or fails."""
-        there = self._queries.site.of(lambda exporter: exporter.facts(self._pattern))
-        number = self._each(lambda exporter: exporter.number_metric)
-        answers = self._queries.ask({"there": there, "number": number, **self._values()})
+        site = self._queries.site
+        there = site.of(lambda exporter: exporter.facts(self._pattern))
+        number = site.each(lambda exporter: exporter.number_metric, self._pattern)
+        wanted = {
+            "there": there,
+            "number": number,
+            **self._values(),
+            **report_queries(site, self._pattern),
+        }
+        answers = self._queries.ask(wanted)
         if not answers["there"]:
-            raise SourceError(f"Prometheus knows of no GPUs of {printable(self.host, 64)} now")
+            name = printable(self.host, LONGEST)
+            why = {node.host: f": {node.problem}" for node in self._queries.down}.get(name, "")
+            raise SourceError(f"Prometheus knows of no GPUs of {name} now{why}")
         at = answers["there"][0].points[-1][0]
-        return self._frame(at, self._gpus(answers))
+        gpus = self._gpus(answers)
+        return self._frame(at, gpus, reports_of(gpus, answers, at))
 
     def _values(self) -> dict[str, str]:
-        return {
-            "utilization": self._each(lambda exporter: exporter.utilization),
-            "memory_used": self._each(lambda exporter: exporter.memory_used),
-            "memory_total": self._each(lambda exporter: exporter.memory_total),
-            "temperature": self._each(lambda exporter: exporter.temperature),
-            "power": self._each(lambda exporter: exporter.power),
+        values: dict[str, Callable[[Exporter], str]] = {
+            "utilization": lambda exporter: exporter.utilization,
+            "memory_used": lambda exporter: exporter.memory_used,
+            "memory_total": lambda exporter: exporter.memory_total,
+            "temperature": lambda exporter: exporter.temperature,
+            "power": lambda exporter: exporter.power,
         }
-
-    def _each(self, value: Callable[[Exporter], str | None], *labels: str) -> str:
-        """Return the expression of a value of each GPU here, with more labels; one without series
-        if no exporter has it."""
-
-        def of_gpus(exporter: Exporter) -> str | None:
-            text = value(exporter)
-            return text and exporter.of_gpus(text, self._pattern, *labels)
-
-        return self._queries.site.of(of_gpus) or NONE
+        each = self._queries.site.each
+        return {name: each(value, self._pattern) for name, value in values.items()}
 
     def _past(self, now: Frame) -> Iterator[Frame]:
         """Yield past frames, with the GPUs of `now`."""
@@ -146,11 +150,20 @@ class PrometheusSource(AgentlessSource):
                 indices[uuid] = next(free)
         return indices
 
-    def _frame(self, at: float, gpus: tuple[Gpu, ...]) -> Frame:
+    def _frame(
+        self, at: float, gpus: tuple[Gpu, ...], reports: dict[str, GpuReport] | None = None
+    ) -> Frame:
         name = self.host
         host = Host(name=name, requested_name=name)
         return harmless(
-            Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, reported_by="Prometheus")
+            Frame(
+                host=host,
+                time=at,
+                interval=_INTERVAL,
+                gpus=gpus,
+                reported_by="Prometheus",
+                reports=reports or {},
+            )
         )
 
 

@@ -147,7 +147,7 @@ class ClusterQueries:
         record = RECORDS["quantiles"]
         if record in self._records:
             return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
-        utilization = self.site.of(lambda exporter: exporter.of_gpus(exporter.utilization))
+        utilization = self.site.each(lambda exporter: exporter.utilization)
         return {share: f"quantile({share}, {utilization})" for share in _QUANTILES}
 
     def _users(self, matching: str = "", hosts: str = "") -> str:
@@ -161,8 +161,7 @@ class ClusterQueries:
         page = "|".join(map(re.escape, hosts))
 
         def each(of: str, value: Callable[[Exporter], str]) -> str:
-            values = self.site.of(lambda exporter: exporter.of_gpus(value(exporter), page))
-            return f"{of} by (host) ({values})"
+            return f"{of} by (host) ({self.site.each(value, page)})"
 
         free = self.site.of(lambda exporter: exporter.free_gpus(page))
         wanted = {
@@ -183,7 +182,7 @@ class ClusterQueries:
         """Return the expression of the first machines, with the value that orders them. Equal ones
         are ordered by load. A machine without values has a place, too: GPUs that hang have none."""
         there = f"(max by (host) ({self._count(hosts)}) * 0)"
-        load = self.site.of(lambda exporter: exporter.of_gpus(exporter.utilization, hosts))
+        load = self.site.each(lambda exporter: exporter.utilization, hosts)
         load = self._record("utilization", f"avg by (host) ({load})", hosts)
         load = f"(max by (host) ({load}) or {there})"
         if order == "free":
