@@ -79,6 +79,7 @@ def gputop(
     free: Sequence[float | None] | None = None,
     job: str | None = None,
     xid_time: float | None = None,
+    code: str = "XID 79",
 ) -> list[Line]:
     """What `gputop export` tells: loads from 0 to 1; a GPU without one does not answer. `finding`:
     the level of one of the first GPU; `job`: a Slurm job of the first user on each busy GPU."""
@@ -91,6 +92,8 @@ def gputop(
         is_free = (None if ratio is None else float(not ratio)) if free is None else free[index]
         if is_free is not None:
             lines.append(("gputop_gpu_free", labels, is_free))
+        age = 0.0 if ratio is not None else 600
+        lines.append(("gputop_gpu_reading_age_seconds", labels, age))
         if ratio is None:
             continue
         if is_free == 0:
@@ -110,7 +113,7 @@ def gputop(
             lines.append(("gputop_job_processes", of_job, 1))
     if finding is not None:
         labels = {**target, "gpu": "0", "uuid": gpu_uuid(host, 0)}
-        lines.append(("gputop_gpu_findings", {**labels, "level": finding, "code": "XID 79"}, 1))
+        lines.append(("gputop_gpu_findings", {**labels, "level": finding, "code": code}, 1))
         if xid_time is not None:
             xid = {**labels, "xid": "79"}
             lines.append(("gputop_gpu_xid_timestamp_seconds", xid, xid_time))

@@ -17,6 +17,7 @@ from gputop.model.machine.summary import count_of_users, users
 from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.host import PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries, find_site
+from gputop.tui.panes.gpu_who import silence
 from tests.cluster.series import dcgm, gputop, nvitop, serving, unread
 
 pytestmark = pytest.mark.system
@@ -29,7 +30,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterQueries
                free=(0, 1, 0), xid_time=time.time() - 7200),
         dcgm("node2", (97, 0), xid=79),
         nvitop("node3", (90, 0)),
-        gputop("hung", (None,), finding="warning"),
+        gputop("hung", (None, 0), finding="error", code="HUNG"),
         unread("down", "not_answering"),
     ]  # fmt: skip
     with serving(tmp_path_factory.mktemp("opened"), *machines) as prometheus:
@@ -81,10 +82,21 @@ def test_what_is_not_reported_is_not_known(queries: ClusterQueries) -> None:
     frame = opened(queries, "node3")
     assert [report.findings for report in frame.reports.values()] == [None, None]
     assert [report.users for report in frame.reports.values()] == [None, None]
-    hung = opened(queries, "hung:9835")
-    objection = not_free(hung, hung.gpus[0])
+
+
+def test_a_gpu_that_hangs_has_its_sentence(queries: ClusterQueries) -> None:
+    frame = opened(queries, "hung:9835")
+    hung, idle = frame.gpus
+    assert silence(hung)[0] == "no answer for 10m"
+    [finding] = findings(frame, hung)
+    assert (finding.code, finding.text) == (
+        "HUNG",
+        "it has not answered for 10m; its values are older",
+    )
+    objection = not_free(frame, hung)
     assert objection is not None
     assert objection.level == "warning"
+    assert not_free(frame, idle) is None
 
 
 def test_one_that_is_down_says_why(queries: ClusterQueries) -> None:

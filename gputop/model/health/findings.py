@@ -29,8 +29,9 @@ from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import counted, duration, percent, ranges
 
-_HUNG = "HUNG"
-SAID_BY_ROW = frozenset({_HUNG, unaccounted.UNACCOUNTED})
+HUNG = "HUNG"
+"""The code of a GPU that does not answer."""
+SAID_BY_ROW = frozenset({HUNG, unaccounted.UNACCOUNTED})
 """Codes of what the row of a GPU says in words of its own, without a mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""
@@ -187,7 +188,7 @@ def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         if gpu.stale_for is not None:
             text = f"it has not answered for {duration(gpu.stale_for)}"
         text += "; its values are older" if gpu.has_answered else ""
-        yield Finding("error", _HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+        yield Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
 
 
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -319,8 +320,11 @@ def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
 
 
 def _reported(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if (report := frame.report(gpu)) is not None:
-        yield from report.findings or ()
+    """Yield what is reported, but that it hangs, which its state says."""
+    report = frame.report(gpu)
+    for finding in (report and report.findings) or ():
+        if finding.code != HUNG or gpu.state != "silent":
+            yield finding
 
 
 _RULES = (

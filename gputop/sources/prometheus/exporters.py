@@ -73,6 +73,8 @@ class Exporter(NamedTuple):
     """A series for each job on each GPU, with the labels `kind`, `id` and `user`."""
     reason: str | None = None
     """Why a GPU is not free, or why that is not known, in a label `reason`."""
+    answer_age: str | None = None
+    """Seconds since a GPU last answered."""
     reading_age: str | None = None
     """Seconds from the reading of a GPU to its scrape."""
 
@@ -221,6 +223,7 @@ GPUTOP = Exporter(
     processes="gputop_gpu_processes{%s}",
     jobs="gputop_job_processes{%s}",
     reason="gputop_gpu_not_free{%s}",
+    answer_age="gputop_gpu_reading_age_seconds{%s}",
     reading_age="gputop_reading_age_seconds{%s}",
 )
 DCGM = Exporter(

@@ -25,7 +25,7 @@ from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Exporter
 from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, number_of
-from gputop.sources.prometheus.reports import report_queries, reports_of
+from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
@@ -86,7 +86,8 @@ class PrometheusSource(AgentlessSource):
             raise SourceError(f"Prometheus knows of no GPUs of {name} now{why}")
         at = answers["there"][0].points[-1][0]
         gpus = self._gpus(answers)
-        return self._frame(at, gpus, reports_of(gpus, answers, at))
+        reports = reports_of(gpus, answers, at)
+        return self._frame(at, silenced(gpus, reports, answers), reports)
 
     def _values(self) -> dict[str, str]:
         values: dict[str, Callable[[Exporter], str]] = {

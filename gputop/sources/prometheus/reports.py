@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from msgspec.structs import replace
+
+from gputop.model.health.findings import HUNG
 from gputop.model.health.xids import xid_finding
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
@@ -34,6 +37,7 @@ def report_queries(site: Site, hosts: str) -> dict[str, str]:
         "jobs": site.each(lambda exporter: exporter.jobs, hosts, "kind", "id", "user"),
         "watched": site.each(lambda exporter: exporter.watched, hosts),
         "codes": site.each(lambda exporter: exporter.codes, hosts, "level", "code"),
+        "ages": site.each(lambda exporter: exporter.answer_age, hosts),
         "xids": site.each(lambda exporter: exporter.xids, hosts, "xid"),
     }
 
@@ -47,6 +51,19 @@ def reports_of(gpus: Iterable[Gpu], answers: Answers, now: float) -> dict[str, G
         for gpu in gpus
         if gpu.uuid is not None
     }
+
+
+def silenced(
+    gpus: Iterable[Gpu], reports: Mapping[str, GpuReport], answers: Answers
+) -> tuple[Gpu, ...]:
+    """Return GPUs, those that are reported as hung with that state and since when."""
+    return tuple(_silenced(gpu, reports.get(gpu.uuid or ""), answers) for gpu in gpus)
+
+
+def _silenced(gpu: Gpu, report: GpuReport | None, answers: Answers) -> Gpu:
+    if HUNG not in (finding.code for finding in (report and report.findings) or ()):
+        return gpu
+    return replace(gpu, state="silent", stale_for=number_of(_of_gpu(answers["ages"], gpu)))
 
 
 def _of_gpu(answer: Sequence[Series], gpu: Gpu) -> list[Series]:
