@@ -14,7 +14,7 @@ from gputop.agent.process.enrichment import Enrichment
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, GpuState, Reservation, overdue_state
+from gputop.model.machine.gpu import Gpu, GpuState, MigDevice, Reservation, overdue_state
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -44,7 +44,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     nested: bool
     """See `Host.nested`."""
     reservations: dict[str, Reservation]
-    """Keyed by the UUID of the GPU."""
+    """Keyed by the UUID of the GPU or MIG device."""
 
     def gpu(self, reading: GpuReading) -> Gpu:
         """Return the GPU with its last values and their age."""
@@ -59,6 +59,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
                 **values,
                 "health": _with_xids(values.get("health"), reading.xids),
                 "state": _state(reading),
+                "mig": self._mig(values.get("mig")),
             },
             memory_unaccounted=unaccounted_of(sample),
             idle_for=idle_for,
@@ -68,6 +69,13 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             stale_for=reading.stale_for,
             error=sample.error,
         )
+
+    def _mig(self, devices: tuple[MigDevice, ...] | None) -> tuple[MigDevice, ...] | None:
+        """Return MIG devices with their reservations."""
+        if not devices or not self.reservations:
+            return devices
+        reserved = self.reservations.get
+        return tuple(replace(device, reservation=reserved(device.uuid or "")) for device in devices)
 
     def processes(self, reading: GpuReading) -> list[Process]:
         newest = latest_start(reading.sample.listed)

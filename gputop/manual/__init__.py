@@ -33,6 +33,7 @@ TOPICS = {
     "health": "what is wrong with a GPU, a driver or an installation",
     "line": "one line for tmux, starship, waybar and other status bars",
     "json": "text and JSON for scripts, with every field",
+    "python": "import gputop: choose GPUs, take snapshots, watch, in Python",
     "metrics": "every value of a GPU and a process: label, field, unit",
     "prometheus": "metrics for Prometheus, alerts, dcgm-exporter's names",
     "settings": "the settings file, variables, themes, other keys",

@@ -69,6 +69,14 @@ API int cuDevicePrimaryCtxRetain(void **context, int device)
     return retained[device]++ ? CUDA_SUCCESS : tell(device, 0);
 }
 
+API int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
+{
+    BEGIN_CUDA(device);
+    *flags = 0;
+    *active = retained[device] > 0;
+    return CUDA_SUCCESS;
+}
+
 API int cuCtxSetCurrent(void *context)
 {
     struct call call;

@@ -92,7 +92,7 @@ class Machine:
     def update(self, edit: Callable[[Scenario], object]) -> None:
         """Change the scenario in place, in `edit`; nothing changes when that fails.
 
-        Raises ScenarioError for what the driver cannot be told.
+        Raises ScenarioError for what the driver is not known.
         """
         with self._lock:
             before = self.scenario

@@ -31,7 +31,7 @@ from gputop.model.machine.text import counted, duration, percent, ranges
 
 HUNG = "HUNG"
 """The code of a GPU that does not answer."""
-SAID_BY_ROW = frozenset({HUNG, unaccounted.UNACCOUNTED})
+SAID_BY_ROW = frozenset({unaccounted.UNACCOUNTED})
 """Codes of what the row of a GPU says in words of its own, without a mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""

@@ -110,6 +110,24 @@ def count_of_free(frame: Frame) -> int | None:
     return None if not free and unseen else free
 
 
+def free_slices(frame: Frame) -> tuple[int | None, int]:
+    """Return how many MIG devices are free, and how many there are; None for the first if none is
+    free, but the processes on some cannot be seen."""
+    against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
+    free = against.count(None)
+    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
+    return None if not free and is_unseen else free, len(against)
+
+
+def free_words(frame: Frame) -> list[str]:
+    """Return `3 free` for GPUs, `1 of 7 slices free` for MIG devices; the first is left out where
+    all GPUs are in MIG mode, the second where there are none, and what is not known."""
+    free, (slices, total) = count_of_free(frame), free_slices(frame)
+    are_whole = not total or any(not gpu.mig_mode for gpu in frame.gpus)
+    words = [f"{free} free"] if free is not None and are_whole else []
+    return [*words, f"{slices} of {total} slices free"] if total and slices is not None else words
+
+
 def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
     """Yield every reason against it: first its state and mode, then its users. Each is worked out
     only when it is asked for."""
@@ -120,9 +138,10 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     if device is None:
         yield from _mode(gpu)
     claim = []
-    if gpu.reservation is not None:
-        words = reserved_words(gpu.reservation, frame.time)
-        claim.append(_objection("reserved", "reserved", f"it is {words}"))
+    for reservation in (gpu.reservation, None if device is None else device.reservation):
+        if reservation is not None:
+            words = reserved_words(reservation, frame.time)
+            claim.append(_objection("reserved", "reserved", f"it is {words}"))
     in_use = bool(_on(frame, gpu, device))
     yield from () if in_use else claim
     yield from _processes(frame, gpu, device)

@@ -30,7 +30,7 @@ def no_process_text(frame: Frame) -> str:
     if frame.reported_by is not None:
         jobs = dict.fromkeys(job for report in frame.reports.values() for job in report.jobs)
         words = f"; jobs: {', '.join(jobs)}" if jobs else ""
-        return f"{frame.reported_by} does not tell which processes are on the GPUs{words}"
+        return f"{frame.reported_by} does not say which processes are on the GPUs{words}"
     if "ours" in listed:
         return "no process in here is on a GPU; those outside of this container cannot be seen"
     if listed <= {"all"}:

@@ -47,8 +47,11 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
         if len(gpus) >= count:
             return FreeHost(plain, gpus[:count], _age_of(queries, label), exporter)
     wanted = f"{count} free GPUs of one model" + (f" with {model!r} in its name" if model else "")
-    most = _most(queries.client.query(f"topk(1, {counted})"))
-    raise GputopError(f"no host has {printable(wanted, 200)}: {most}")
+    best = queries.client.query(f"topk(1, {counted})")
+    if not best:
+        of = f" with {model!r} in its model's name" if model else ""
+        raise GputopError(f"no host has a free GPU{printable(of, 200)}")
+    raise GputopError(f"no host has {printable(wanted, 200)}: {_most(best[0])}")
 
 
 def _free(queries: ClusterQueries, model: str) -> str:
@@ -78,10 +81,8 @@ def _age_of(queries: ClusterQueries, host: str) -> float | None:
     return age_of({name: number_of(series) for name, series in answers.items()})
 
 
-def _most(best: list[Series]) -> str:
+def _most(best: Series) -> str:
     """Say which machine has most of them."""
-    if not best:
-        return "none is free"
-    host = printable(host_of(best[0]), 64)
-    model = short_name(printable(best[0].labels.get("model", ""), 64))
-    return f"the most are {best[0].value:.0f} {model} on {host}"
+    host = printable(host_of(best), 64)
+    model = short_name(printable(best.labels.get("model", ""), 64))
+    return f"the most are {best.value:.0f} {model} on {host}"
