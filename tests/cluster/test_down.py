@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.queries import ClusterQueries, find_site
+from gputop.sources.prometheus.watch import ClusterWatch
 from tests.cluster.series import Line, dcgm, gputop, nvitop, serving, unread, up
-from tests.prometheus import Prometheus
+from tests.patience import until
+from tests.prometheus import Prometheus, scraping
 
 pytestmark = pytest.mark.system
 
@@ -135,3 +139,46 @@ def test_another_exporter_takes_over_where_the_best_one_ends(tmp_path: Path) -> 
         assert [(node.host, node.problem, node.free) for node in nodes] == [
             ("node1", "", 2), ("node2:9835", "", 2),
         ]  # fmt: skip
+
+
+class Exporting(BaseHTTPRequestHandler):
+    """Serves its server's `text`."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        assert isinstance(self.server, ExportingServer)
+        self.wfile.write(self.server.text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+class ExportingServer(ThreadingHTTPServer):
+    """An exporter whose text may change."""
+
+    daemon_threads = True
+    text = ""
+
+
+def test_an_upgrade_while_it_is_watched(tmp_path: Path) -> None:
+    gpu = 'DCGM_FI_DEV_GPU_UTIL{%s="node1",UUID="GPU-1",gpu="0",modelName="NVIDIA H100"} 50\n'
+    with ExportingServer(("127.0.0.1", 0), Exporting) as exporter:
+        threading.Thread(target=exporter.serve_forever, args=(0.05,), daemon=True).start()
+        exporter.text = gpu % "Hostname"
+        target = f"127.0.0.1:{exporter.server_address[1]}"
+        with Prometheus(tmp_path, scraping(target, interval="200ms")) as prometheus:
+            prometheus.wait_for('DCGM_FI_DEV_GPU_UTIL{Hostname="node1"}')
+            watch = ClusterWatch(prometheus.url, {}, 1)
+
+            def shown() -> list[tuple[str, int | None]]:
+                cluster = watch.state.cluster
+                return [(node.host, node.gpus) for node in cluster.nodes] if cluster else []
+
+            watch.start()
+            until(lambda: shown() == [("node1", 1)], 20, shown)
+            exporter.text = gpu % "hostname" + gpu.replace("1", "2") % "hostname"
+            until(lambda: set(shown()) == {("node1", 1), ("node2", 1)}, 20, shown)
+            watch.close()
+        exporter.shutdown()
