@@ -21,8 +21,7 @@ from bench.tree import cpu_seconds, memory_mib
 from bench.tty import Recorder
 from gputop.commands.export import rules
 from gputop.sources.prometheus.client import PrometheusClient
-from gputop.sources.prometheus.exporters import GPUTOP
-from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
+from gputop.sources.prometheus.queries import find_site
 from tests.prometheus import Prometheus
 
 _GPUS = 8
@@ -153,12 +152,10 @@ def _metrics(nodes: int, chance: random.Random) -> dict[str, Iterator[tuple[str,
 def _measure(url: str) -> None:
     """Print the time and size of each query of a refresh, then of the whole refresh."""
     client = TimedClient(url)
-    queries = find_exporter(client)
-    assert queries.exporter is GPUTOP
-    _refresh(queries)  # warms the server's caches
+    _refresh(client)  # warms the server's caches
     client.noted.clear()
     begun = time.monotonic()
-    _refresh(queries)
+    _refresh(client)
     wall = time.monotonic() - begun
     for query, seconds, size in sorted(client.noted, key=lambda note: -note[1]):
         print(f"{seconds * 1000:8.0f} ms {size:9d} B  {query[:110]}")
@@ -166,7 +163,8 @@ def _measure(url: str) -> None:
     print(f"{len(client.noted)} queries, {size} B, {wall:.2f} s for all, four at a time")
 
 
-def _refresh(queries: ClusterQueries) -> None:
+def _refresh(client: PrometheusClient) -> None:
+    queries = find_site(client)
     queries.sums()
     queries.nodes("worst", 50)
 

@@ -392,6 +392,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "problem",
         "demo",
         "reported_by",
+        "reports",
     }
     more = "minor sm_clock_max accounting_mode persistence_mode display_active compute_mode"
     more += " ecc_uncorrected"

@@ -32,7 +32,6 @@ from gputop.sources.ssh.names import HostName
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
-    from gputop.sources.prometheus.queries import ClusterQueries
 
 _WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared")
 """Options that require watching GPUs, which a Prometheus server does not do."""
@@ -226,20 +225,19 @@ def _check_cluster(options: argparse.Namespace) -> None:
 def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     from gputop.sources.prometheus.client import PrometheusClient, headers_of
     from gputop.sources.prometheus.free import find_free
-    from gputop.sources.prometheus.queries import find_exporter
+    from gputop.sources.prometheus.queries import find_site
 
     client = PrometheusClient(url, headers_of(os.environ))
 
-    def find() -> tuple[ClusterQueries, FreeHost]:
-        queries = find_exporter(client)
-        return queries, find_free(queries, options.model or "", options.count)
+    def find() -> FreeHost:
+        return find_free(find_site(client), options.model or "", options.count)
 
     try:
-        queries, pick = within(_CLUSTER_TIMEOUT, find)
+        pick = within(_CLUSTER_TIMEOUT, find)
     except TimeoutError:
         words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
-    guess = "" if queries.exporter.free else "; it does not say who is on a GPU"
-    complain(f"{pick.host.requested_name}: by {queries.exporter.name}{age}{guess}")
+    guess = "" if pick.exporter.free else "; it does not say who is on a GPU"
+    complain(f"{pick.host.requested_name}: by {pick.exporter.name}{age}{guess}")
     return pick

@@ -94,7 +94,7 @@ class ClusterHosts:
         if state is None or state.cluster is None or state.page != page or page.most >= MOST_COUNT:
             return
         _, last, total = self.table.span
-        is_full = sum(node.up for node in state.cluster.nodes) >= page.most
+        is_full = sum(not node.problem for node in state.cluster.nodes) >= page.most
         if is_full and last >= total:
             self._want(page._replace(most=min(MOST_COUNT, page.most * 2)))
 

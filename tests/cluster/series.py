@@ -29,6 +29,13 @@ def up(instance: str, value: float, job: str = "gpu") -> list[Line]:
     return [("up", {"job": job, "instance": instance}, value)]
 
 
+def unread(host: str, kind: str | None) -> list[Line]:
+    """What `gputop export` tells where the driver cannot be read."""
+    target = {"job": "gpu", "instance": f"{host}:9835"}
+    problem = [] if kind is None else [("gputop_problem", {**target, "kind": kind}, 1.0)]
+    return [("gputop_up", target, 0), *problem, *up(f"{host}:9835", 1)]
+
+
 def gpu_uuid(host: str, index: int) -> str:
     """A GPU's identity."""
     return f"GPU-{host}-{index}"
@@ -70,9 +77,13 @@ def gputop(
     users: Iterable[str] = (),
     finding: str | None = None,
     free: Sequence[float | None] | None = None,
+    job: str | None = None,
+    xid_time: float | None = None,
+    code: str = "XID 79",
 ) -> list[Line]:
     """What `gputop export` tells: loads from 0 to 1; a GPU without one does not answer. `finding`:
-    the level of one of the first GPU."""
+    the level of one of the first GPU; `job`: a Slurm job of the first user on each busy GPU."""
+    users = list(users)
     lines: list[Line] = []
     target = {"job": "gpu", "instance": f"{host}:9835"}
     for index, ratio in enumerate(load):
@@ -81,9 +92,14 @@ def gputop(
         is_free = (None if ratio is None else float(not ratio)) if free is None else free[index]
         if is_free is not None:
             lines.append(("gputop_gpu_free", labels, is_free))
+        age = 0.0 if ratio is not None else 600
+        lines.append(("gputop_gpu_reading_age_seconds", labels, age))
         if ratio is None:
             continue
+        if is_free == 0:
+            lines.append(("gputop_gpu_not_free", {**labels, "reason": "users"}, 1))
         lines += [
+            ("gputop_gpu_processes", labels, float(bool(ratio))),
             ("gputop_gpu_utilization_ratio", labels, ratio),
             ("gputop_gpu_memory_used_bytes", labels, 60 * GIB if ratio else 0),
             ("gputop_gpu_memory_total_bytes", labels, 141 * GIB),
@@ -92,9 +108,15 @@ def gputop(
         ]
         if ratio:
             lines += [("gputop_user_processes", {**labels, "user": user}, 1) for user in users]
+        if ratio and job is not None:
+            of_job = {**labels, "kind": "slurm", "id": job, "user": users[0]}
+            lines.append(("gputop_job_processes", of_job, 1))
     if finding is not None:
         labels = {**target, "gpu": "0", "uuid": gpu_uuid(host, 0)}
-        lines.append(("gputop_gpu_findings", {**labels, "level": finding, "code": "XID 79"}, 1))
+        lines.append(("gputop_gpu_findings", {**labels, "level": finding, "code": code}, 1))
+        if xid_time is not None:
+            xid = {**labels, "xid": "79"}
+            lines.append(("gputop_gpu_xid_timestamp_seconds", xid, xid_time))
     lines.append(("gputop_reading_age_seconds", target, 2))
     return lines
 
@@ -103,7 +125,8 @@ def nvidia_gpu_exporter(host: str, load: Sequence[float] = (0, 0)) -> list[Line]
     """What nvidia_gpu_exporter tells: loads from 0 to 1."""
     lines: list[Line] = []
     for index, ratio in enumerate(load):
-        labels = {"job": "gpu", "instance": f"{host}:9835", "uuid": gpu_uuid(host, index)}
+        labels = {"job": "gpu", "instance": f"{host}:9835",
+                  "uuid": gpu_uuid(host, index).removeprefix("GPU-")}  # fmt: skip
         lines += [
             ("nvidia_smi_gpu_info", {**labels, "name": "NVIDIA A100-SXM4-40GB"}, 1),
             ("nvidia_smi_index", labels, index),
@@ -151,12 +174,19 @@ def _escaped(text: str) -> str:
 
 @contextmanager
 def serving(
-    folder: Path, *machines: Iterable[Line], span: float = _SPAN, options: Sequence[str] = ()
+    folder: Path,
+    *machines: Iterable[Line],
+    span: float = _SPAN,
+    options: Sequence[str] = (),
+    ended: Iterable[Line] = (),
 ) -> Iterator[Prometheus]:
-    """A server that has these series; `folder` is for its files."""
-    text, data = folder / "series.txt", folder / "blocks"
+    """A server that has these series, and some that `ended` half an hour ago; `folder` is for its
+    files."""
+    text, data, now = folder / "series.txt", folder / "blocks", time.time()
     lines = [line for machine in machines for line in machine]
-    text.write_text(openmetrics(lines, time.time(), span), encoding="utf-8")
-    promtool("tsdb", "create-blocks-from", "openmetrics", text, data)
+    for series, end in ((lines, now), (list(ended), now - 1800)):
+        if series:
+            text.write_text(openmetrics(series, end, span), encoding="utf-8")
+            promtool("tsdb", "create-blocks-from", "openmetrics", text, data)
     with Prometheus(folder, "", *options, data=data) as prometheus:
         yield prometheus

@@ -19,7 +19,7 @@ from gputop.errors import SourceError, UsageError
 from gputop.model.machine.frame import Frame
 from gputop.sources.prometheus import client as client_module
 from gputop.sources.prometheus.client import HEADERS, TOKEN, PrometheusClient, headers_of
-from gputop.sources.prometheus.exporters import GPUTOP
+from gputop.sources.prometheus.exporters import GPUTOP, Site
 from gputop.sources.prometheus.host import PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries
 from tests.conftest import needs_root
@@ -101,7 +101,7 @@ def test_headers_go_to_the_server_and_nowhere_else(server: AnsweringServer) -> N
     assert "query=up+%3D%3D+0&timeout=10s&limit=" in body
     with answering() as other:
         server.status, server.headers = 302, {"Location": other.url}
-        for ask in (lambda: client.query("up"), lambda: client.names("{}")):
+        for ask in (lambda: client.query("up"), lambda: client.values("job", "{}", 60)):
             with pytest.raises(SourceError, match=r"elsewhere \(HTTP status 302") as raised:
                 ask()
             assert "secret" not in str(raised.value)
@@ -140,11 +140,10 @@ def test_what_is_no_answer(server: AnsweringServer, status: int, body: bytes, wo
 def test_names_that_are_none(server: AnsweringServer) -> None:
     client = PrometheusClient(server.url, {})
     server.body = [b'{"status":"success","data":["a",7,null]}']
-    assert client.names("{}") == {"a"}
+    assert client.values("job", "{}", 60) == {"a"}
     server.body = [b'{"status":"success","data":7}']
-    for ask in (client.names, client.label_names):
-        with pytest.raises(SourceError, match="does not answer as"):
-            ask("{}")
+    with pytest.raises(SourceError, match="does not answer as"):
+        client.values("job", "{}", 60)
 
 
 def test_an_answer_that_is_too_big(server: AnsweringServer) -> None:
@@ -169,7 +168,7 @@ def test_answers_of_a_refresh_have_a_bound_together(server: AnsweringServer) -> 
     labels = b",".join(b'"l%d":"x"' % n for n in range(200))
     series = b",".join([b'{"metric":{%s},"value":[1,"1"]}' % labels] * 1200)
     server.body = [EMPTY.replace(b"[]", b"[%s]" % series)]
-    queries = ClusterQueries(PrometheusClient(server.url, {}), GPUTOP)
+    queries = ClusterQueries(PrometheusClient(server.url, {}), Site((GPUTOP,)))
     assert len(queries.ask({"one": "up"})["one"]) == 1200
     with pytest.raises(SourceError, match="its answers have more than 262144 labels"):
         queries.ask({"one": "up", "two": "up"})
@@ -180,7 +179,7 @@ def test_a_past_has_as_many_frames_as_were_asked_for(server: AnsweringServer) ->
     points = ",".join(f'[{1000 + n},"1"]' for n in range(5000))
     series = f'{{"metric":{{"uuid":"GPU-0","gpu":"0"}},"values":[{points}]}}'
     server.body = [EMPTY.replace(b"[]", f"[{series}]".encode())]
-    queries = ClusterQueries(PrometheusClient(server.url, {}), GPUTOP)
+    queries = ClusterQueries(PrometheusClient(server.url, {}), Site((GPUTOP,)))
     source = PrometheusSource(queries, "node1")
     frames = [message for message in islice(source.frames(), 61) if isinstance(message, Frame)]
     assert [frame.time for frame in frames] == [*range(5940, 6000), 5999]

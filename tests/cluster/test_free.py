@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.series import dcgm, gputop, serving
+from tests.cluster.series import dcgm, gputop, nvidia_gpu_exporter, serving
 from tests.prometheus import Prometheus
 
 pytestmark = pytest.mark.system
@@ -70,6 +70,16 @@ def test_by_memory_and_rest_where_nobody_tells_who_is_there(tmp_path: Path) -> N
         done = free("--prometheus", prometheus.url, "-n", "2", "--format", "index")
         assert done.stdout == "node1 0,2\n"
         assert "by dcgm-exporter" in done.stderr
+        assert "it does not say who is on a GPU" in done.stderr
+
+
+def test_every_exporter_counts(tmp_path: Path) -> None:
+    """The one with most GPUs has none free."""
+    machines = [gputop("node1", (0.5,) * 4), nvidia_gpu_exporter("node2", (0.9, 0))]
+    with serving(tmp_path, *machines) as prometheus:
+        done = free("--prometheus", prometheus.url, "--format", "uuid")
+        assert (done.stdout, done.returncode) == ("node2 GPU-node2-1\n", 0), done.stderr
+        assert "gputop: node2: by nvidia_gpu_exporter, " in done.stderr
         assert "it does not say who is on a GPU" in done.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from gputop.errors import SourceError
 from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount
 from gputop.sources.prometheus.client import PrometheusClient
-from gputop.sources.prometheus.queries import RECORDS, ClusterQueries, find_exporter
+from gputop.sources.prometheus.queries import RECORDS, ClusterQueries, find_site
 from tests.cluster.series import (
     GIB,
     Line,
@@ -19,11 +18,10 @@ from tests.cluster.series import (
     gputop,
     nvidia_gpu_exporter,
     nvitop,
-    openmetrics,
     serving,
     up,
 )
-from tests.prometheus import Prometheus, promtool
+from tests.prometheus import Prometheus
 
 pytestmark = pytest.mark.system
 
@@ -46,7 +44,7 @@ def of_dcgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterQueries
 
 
 def queries_of(prometheus: Prometheus) -> ClusterQueries:
-    return find_exporter(PrometheusClient(prometheus.url, {}))
+    return find_site(PrometheusClient(prometheus.url, {}))
 
 
 def names(nodes: tuple[ClusterNode, ...]) -> list[str]:
@@ -77,11 +75,11 @@ def test_sums_of_dcgm_exporter(of_dcgm: ClusterQueries) -> None:
 
 def test_nodes_of_dcgm_exporter(of_dcgm: ClusterQueries) -> None:
     down, first, second, *_ = of_dcgm.nodes("worst", 10)
-    assert down == ClusterNode("node9:9400", up=False)
+    assert down == ClusterNode("node9:9400", "down: its exporter does not answer")
     assert first.age is not None
     assert 0 <= first.age < 60
     assert first == ClusterNode(
-        "node1", up=True, gpus=4, free=2, utilization=pytest.approx(0.25),  # type: ignore[arg-type]
+        "node1", gpus=4, free=2, utilization=pytest.approx(0.25),  # type: ignore[arg-type]
         memory_used=81928 * (1 << 20), memory_total=320 * GIB, users=(), level="error",
         age=first.age,
     )  # fmt: skip
@@ -125,7 +123,7 @@ def test_gputops_own_metrics(tmp_path: Path) -> None:
         assert (noticed.level, noticed.free) == ("warning", 1)
         assert noticed.age == pytest.approx(2, abs=60)
         assert set(quiet.users) == {"alice", "bob"}
-        gone = ClusterQueries(queries.client, queries.exporter, frozenset(RECORDS.values()))
+        gone = ClusterQueries(queries.client, queries.site, frozenset(RECORDS.values()))
         assert (gone.sums().gpus, gone.sums().free) == (6, 1)
         for order in ("free", "busy"):
             assert set(names(queries.nodes(order, 10))) == {"node1:9835", "hung:9835", "quiet:9835"}
@@ -166,13 +164,13 @@ def test_the_other_exporters(tmp_path: Path) -> None:
 
 
 def test_nvitop_and_the_older_label_of_dcgm(tmp_path: Path) -> None:
-    """Who tells of most GPUs is read; a server that scrapes nothing itself has nothing down."""
+    """A server that scrapes nothing itself has nothing down."""
     machines = [nvitop("node1", (90, 0)), dcgm("node2", (50,) * 4, label="Hostname")]
     with serving(tmp_path, *machines) as prometheus:
         queries = queries_of(prometheus)
-        assert queries.exporter.host == "Hostname"
-        assert queries.sums().down is None
-        assert names(queries.nodes("busy", 10)) == ["node2"]
+        sums = queries.sums()
+        assert (sums.exporter, sums.gpus, sums.down) == ("dcgm-exporter, nvitop-exporter", 6, 0)
+        assert names(queries.nodes("busy", 10)) == ["node2", "node1"]
         client = queries.client
     (tmp_path / "nvitop").mkdir()
     with serving(tmp_path / "nvitop", machines[0]) as prometheus:
@@ -185,16 +183,13 @@ def test_nvitop_and_the_older_label_of_dcgm(tmp_path: Path) -> None:
 
 def test_where_all_are_down_that_is_said(tmp_path: Path) -> None:
     """Their series ended half an hour ago: nothing is idle, and nothing is free."""
-    now = time.time()
-    text = tmp_path / "series.txt"
-    ended = openmetrics(dcgm("node1", (0, 0)), now - 1800)
-    text.write_text(ended)
-    promtool("tsdb", "create-blocks-from", "openmetrics", text, tmp_path / "blocks")
-    with serving(tmp_path, up("node1:9400", 0)) as prometheus:
+    with serving(tmp_path, up("node1:9400", 0), ended=dcgm("node1", (0, 0))) as prometheus:
         sums = queries_of(prometheus).sums()
         assert (sums.gpus, sums.hosts, sums.down, sums.free) == (0, 0, 1, None)
         assert sums.quantiles is None
-        assert queries_of(prometheus).nodes("free", 10) == (ClusterNode("node1:9400", up=False),)
+        assert queries_of(prometheus).nodes("free", 10) == (
+            ClusterNode("node1", "down: its exporter does not answer"),
+        )
 
 
 def test_a_server_without_gpus(tmp_path: Path) -> None:

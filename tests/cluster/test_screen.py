@@ -156,25 +156,26 @@ async def test_more_nodes_are_asked_for_at_the_end(server: Prometheus) -> None:
 
 
 async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
-    """Nobody is on its GPUs that anybody knew of, and none of them is free for that."""
+    """With who is on it, and the cause of its alarm, as far as its exporter reports them."""
     async with watched(server.url) as cluster:
         await cluster.until(lambda: "hung!" in cluster.hosts)
         await cluster.press("down", "down", "enter")
         assert isinstance(cluster.app.screen, MainScreen)
         await cluster.until(lambda: "H200" in cluster.text)
         assert "from Prometheus (its name is none for ssh)" in cluster.lines[0]
-        assert "hung!:9835 · 2 GPUs" in cluster.lines[0]
+        heading = "hung!:9835 · 1 alarm (H) · 2 GPUs · 2 users seen "
+        assert heading in cluster.lines[0]
         assert cluster.lines[0].endswith(" 1s ")
         await cluster.press("plus")
         assert cluster.lines[0].endswith(" 2s ")
-        assert "users unknown" in cluster.lines[0]
-        assert " free" not in cluster.text
-        assert "not listed" in cluster.text
+        assert "! XID 79" in cluster.line_with(" 0  H200")
+        assert "bob carol" in cluster.line_with(" 1  H200")
         machine = cluster.app.shown.machines[0]
         await cluster.until(lambda: len(machine.history.times) > 50)
         assert "Prometheus does not say which processes are on the GPUs" in cluster.text
         await cluster.press("H")
-        assert "Not known: Prometheus does not say what is wrong with 2 GPUs" in cluster.text
+        assert "1 of 2 GPUs needs attention" in cluster.text
+        assert "XID 79" in cluster.text
         await cluster.press("q")
         await cluster.press("q")
         assert isinstance(cluster.app.screen, HostsScreen)

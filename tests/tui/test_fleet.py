@@ -386,7 +386,7 @@ async def test_the_keys_of_a_host_are_those_of_its_machine() -> None:
 
 
 async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:
-    node = ClusterNode("node1", up=True, users=("bartholomew.longfellow", "bob", "carol"))
+    node = ClusterNode("node1", users=("bartholomew.longfellow", "bob", "carol"))
     async with shown(size=(60, 12)) as screen:
         columns = NodeColumns(Session().thresholds)
         table = HostTable(columns.sentence)

@@ -33,8 +33,8 @@ class ClusterNode(NamedTuple):
 
     host: str
     """Its name in the series: the target of the scrape, or a host name."""
-    up: bool
-    """False: its exporter does not answer, and nothing is known of its GPUs."""
+    problem: str = ""
+    """Why nothing is known of its GPUs now; empty if they are known."""
     gpus: int | None = None
     free: int | None = None
     utilization: float | None = None
@@ -54,12 +54,12 @@ class Cluster(NamedTuple):
     """All machines that a Prometheus server knows, at one instant."""
 
     exporter: str
-    """The exporter that the series come from."""
+    """The exporters that the series come from."""
     gpus: int
     hosts: int
-    """Hosts whose exporter answers."""
-    down: int | None
-    """Hosts whose exporter does not; None if the server does not scrape them itself."""
+    """Hosts whose GPUs are known."""
+    down: int
+    """Hosts whose GPUs are not, but were, or whose exporter is to be scraped."""
     free: int | None
     users: int | None
     """None if the exporter does not report it; `alarms` likewise."""

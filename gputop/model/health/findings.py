@@ -29,7 +29,8 @@ from gputop.model.machine.gpu import UNREADABLE, Gpu
 from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import counted, duration, percent, ranges
 
-_HUNG = "HUNG"
+HUNG = "HUNG"
+"""The code of a GPU that does not answer."""
 SAID_BY_ROW = frozenset({unaccounted.UNACCOUNTED})
 """Codes of what the row of a GPU says in words of its own, without a mark."""
 _RECENT = 600.0
@@ -187,7 +188,7 @@ def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         if gpu.stale_for is not None:
             text = f"it has not answered for {duration(gpu.stale_for)}"
         text += "; its values are older" if gpu.has_answered else ""
-        yield Finding("error", _HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+        yield Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
 
 
 def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
@@ -318,7 +319,16 @@ def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
         yield finding
 
 
+def _reported(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    """Yield what is reported, but that it hangs, which its state says."""
+    report = frame.report(gpu)
+    for finding in (report and report.findings) or ():
+        if finding.code != HUNG or gpu.state != "silent":
+            yield finding
+
+
 _RULES = (
     _xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
+    _reported,
 )  # fmt: skip
 """The gravest first."""

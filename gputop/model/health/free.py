@@ -15,6 +15,7 @@ from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import reserved_words, users, users_of
 from gputop.model.machine.text import percent, printable, size
@@ -130,6 +131,9 @@ def free_words(frame: Frame) -> list[str]:
 def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
     """Yield every reason against it: first its state and mode, then its users. Each is worked out
     only when it is asked for."""
+    if (report := frame.report(gpu)) is not None:
+        yield from _reported(report)
+        return
     yield from _state(gpu)
     if device is None:
         yield from _mode(gpu)
@@ -148,6 +152,24 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
         )
     yield from _memory(gpu, device)
     yield from _work(gpu, device)
+
+
+_BY_REPORT: dict[str, tuple[ObjectionCode, str]] = {
+    "health": ("health", "needs attention"),
+    "silent": ("silent", "no answer"),
+    "mode": ("mode", "MIG mode"),
+    "reserved": ("reserved", "reserved"),
+}
+"""The objection and its short text for the code in a report; the rest means that it is in use."""
+
+
+def _reported(report: GpuReport) -> Iterator[Objection]:
+    if report.free is None:
+        text = "whether it is free is not reported"
+        yield _objection("unlisted", "not listed", text, "warning")
+    elif not report.free:
+        code, short = _BY_REPORT.get(report.reason, ("users", "in use"))
+        yield _objection(code, short, f"it is reported as not free: {short}")
 
 
 def _state(gpu: Gpu) -> Iterator[Objection]:

@@ -13,6 +13,7 @@ from gputop.model.machine.summary import (
     draws_only,
     pending_reservation,
     reserved_words,
+    tells_users,
     users,
     users_of,
 )
@@ -45,10 +46,10 @@ def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str
         return "asleep"
     if gpu.listed == "ours":
         return "none seen" if device is None else None
-    if gpu.listed == "none":
-        return "not listed" if device is None else None
     if free:
         return "free"
+    if gpu.listed == "none" and not tells_users(frame, gpu):
+        return "not listed" if device is None else None
     if device is None and gpu.mig_mode and gpu.mig is not None:
         return f"{len(gpu.mig)} MIG" if gpu.mig else "no MIG device"
     memory = (gpu if device is None else device).memory_used

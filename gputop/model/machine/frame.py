@@ -15,6 +15,7 @@ import msgspec
 from gputop.model.machine.environment import AgentSurroundings, CudaContext
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.sections import (
@@ -232,7 +233,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """True for an invented machine."""
     reported_by: str | None = None
     """What reports the machine if no agent of gputop does, as `Prometheus`: little is known then,
-    and nothing about processes."""
+    and nothing about single processes."""
+    reports: dict[str, GpuReport] = {}
+    """What it says of GPUs, by their UUIDs, beyond the values that they have; else empty."""
 
     def to_json(self) -> str:
         """Return the line that `gputop --json` prints of it, without its end."""
@@ -268,6 +271,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if key not in cache:
             cache[key] = gpu, compute(self, gpu)
         return cache[key][1]
+
+    def report(self, gpu: Gpu) -> GpuReport | None:
+        return self.reports.get(gpu.uuid or "")
 
     def key(self, process: Process) -> ProcessKey:
         return ProcessKey(self.host.boot_id, process.id)

@@ -14,12 +14,17 @@ _MARGIN = 0.02
 
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
-    """Return the users with compute processes, on one GPU or on any, most memory first."""
-    return users_of(frame.processes) if gpu is None else frame.cached(_users, gpu)
+    """Return the users with compute processes, on one GPU or on any, most memory first; those that
+    are reported without processes come last."""
+    if gpu is not None:
+        return frame.cached(_users, gpu)
+    reported = (user for report in frame.reports.values() for user in report.users or ())
+    return list(dict.fromkeys([*users_of(frame.processes), *reported]))
 
 
 def _users(frame: Frame, gpu: Gpu) -> list[str]:
-    return users_of(_on_gpu(frame, gpu))
+    report = frame.report(gpu)
+    return users_of(_on_gpu(frame, gpu)) + list((report and report.users) or ())
 
 
 def _on_gpu(frame: Frame, gpu: Gpu) -> Sequence[Process]:
@@ -51,10 +56,16 @@ def reserved_words(reservation: Reservation, now: float) -> str:
 def count_of_users(frame: Frame) -> str:
     """Return how many users compute, in words: never 0 if the driver does not list processes, or
     not those outside of a container."""
-    count = len(users(frame))
-    if all(gpu.listed == "all" for gpu in frame.gpus):
+    count = sum(not user.startswith("(") for user in users(frame))
+    if all(gpu.listed == "all" or tells_users(frame, gpu) for gpu in frame.gpus):
         return counted(count, "user")
     return f"{counted(count, 'user')} seen" if count else "users unknown"
+
+
+def tells_users(frame: Frame, gpu: Gpu) -> bool:
+    """Whether all users of a GPU are known by report, though none of its processes is."""
+    report = frame.report(gpu)
+    return report is not None and report.users is not None
 
 
 def count_without_user(frame: Frame, gpu: Gpu) -> int:

@@ -82,21 +82,11 @@ class PrometheusClient:
         words = {"start": start, "end": end, "step": step}
         return self._series(self._api("query_range", {"query": expression, **words}))
 
-    def names(self, matching: str) -> set[str]:
-        """Return the names of metrics that match a selector. SourceError."""
-        return self._texts("label/__name__/values", matching)
-
     def values(self, label: str, matching: str, since: float) -> set[str]:
         """Return the values of a label in series of the last `since` seconds. They come from the
         index alone, so some may be older. SourceError."""
-        return self._texts(f"label/{label}/values", matching, start=f"{time.time() - since:.0f}")
-
-    def label_names(self, matching: str) -> set[str]:
-        """Return the labels of the series that match a selector. SourceError."""
-        return self._texts("labels", matching)
-
-    def _texts(self, path: str, matching: str, **words: str) -> set[str]:
-        data = self._get(f"{path}?{_encoded({'match[]': matching, **words})}")
+        words = {"match[]": matching, "start": f"{time.time() - since:.0f}"}
+        data = self._get(f"label/{label}/values?{_encoded(words)}")
         if not isinstance(data, list):
             raise self._failed(_STRANGE)
         return {text for text in data if isinstance(text, str)}

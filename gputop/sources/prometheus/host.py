@@ -3,6 +3,7 @@ machine itself, if it can be reached over ssh."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,13 +16,16 @@ from gputop.errors import SourceError
 from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
 from gputop.protocol.messages import AnsweredRequest, Reply, Request
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.prometheus.client import Series
-from gputop.sources.prometheus.queries import ClusterQueries, number_of, selector_of
+from gputop.sources.prometheus.exporters import Exporter
+from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, number_of
+from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
@@ -43,8 +47,7 @@ class PrometheusSource(AgentlessSource):
     def __init__(self, queries: ClusterQueries, host: str) -> None:
         """`host`: the value of the label that names machines."""
         super().__init__(host)
-        self._queries, self._exporter = queries, queries.exporter
-        self._selector = selector_of(queries.exporter.host, host)
+        self._queries, self._pattern = queries, re.escape(host)
         self._came: float | None = None
 
     @property
@@ -67,30 +70,35 @@ class PrometheusSource(AgentlessSource):
 
     def now(self) -> Frame:
         """Return what the server knows now. SourceError if it knows nothing, or fails."""
-        exporter = self._exporter
-        number = () if exporter.number is None else (exporter.number,)
-        info = f"{exporter.info or exporter.present}{{%s}}"
+        site = self._queries.site
+        there = site.of(lambda exporter: exporter.facts(self._pattern))
+        number = site.each(lambda exporter: exporter.number_metric, self._pattern)
         wanted = {
-            "there": exporter.of_gpus(info, self._selector, exporter.model, *number),
-            "number": exporter.of_gpus(exporter.number_metric or info, self._selector),
+            "there": there,
+            "number": number,
             **self._values(),
+            **report_queries(site, self._pattern),
         }
         answers = self._queries.ask(wanted)
         if not answers["there"]:
-            raise SourceError(f"Prometheus knows of no GPUs of {printable(self.host, 64)} now")
+            name = printable(self.host, LONGEST)
+            why = {node.host: f": {node.problem}" for node in self._queries.down}.get(name, "")
+            raise SourceError(f"Prometheus knows of no GPUs of {name} now{why}")
         at = answers["there"][0].points[-1][0]
-        return self._frame(at, self._gpus(answers))
+        gpus = self._gpus(answers)
+        reports = reports_of(gpus, answers, at)
+        return self._frame(at, silenced(gpus, reports, answers), reports)
 
     def _values(self) -> dict[str, str]:
-        exporter = self._exporter
-        expressions = {
-            "utilization": exporter.utilization,
-            "memory_used": exporter.memory_used,
-            "memory_total": exporter.memory_total,
-            "temperature": exporter.temperature,
-            "power": exporter.power,
+        values: dict[str, Callable[[Exporter], str]] = {
+            "utilization": lambda exporter: exporter.utilization,
+            "memory_used": lambda exporter: exporter.memory_used,
+            "memory_total": lambda exporter: exporter.memory_total,
+            "temperature": lambda exporter: exporter.temperature,
+            "power": lambda exporter: exporter.power,
         }
-        return {name: exporter.of_gpus(text, self._selector) for name, text in expressions.items()}
+        each = self._queries.site.each
+        return {name: each(value, self._pattern) for name, value in values.items()}
 
     def _past(self, now: Frame) -> Iterator[Frame]:
         """Yield past frames, with the GPUs of `now`."""
@@ -98,7 +106,7 @@ class PrometheusSource(AgentlessSource):
         for name, expression in self._values().items():
             start, end = now.time - _PAST, now.time - _STEP
             for series in self._queries.client.query_range(expression, start, end, _STEP):
-                uuid = self._uuid_of(series)
+                uuid = _uuid_of(series)
                 for at, value in series.points:
                     number = number_of([Series({}, ((at, value),))])
                     by_time[at].setdefault(uuid, {})[name] = _rounded(name, number)
@@ -113,14 +121,14 @@ class PrometheusSource(AgentlessSource):
         values: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for name in self._values():
             for series in answers[name]:
-                values[self._uuid_of(series)][name] = _rounded(name, number_of([series]))
+                values[_uuid_of(series)][name] = _rounded(name, number_of([series]))
         indices = self._indices(answers)
-        names = {self._uuid_of(series): series.labels for series in answers["there"]}
+        names = {_uuid_of(series): series.labels for series in answers["there"]}
         gpus = [
             Gpu(
                 index=indices[uuid],
                 uuid=uuid or None,
-                name=labels.get(self._exporter.model),
+                name=labels.get("model"),
                 listed="none",
                 **values[uuid],
             )
@@ -132,27 +140,36 @@ class PrometheusSource(AgentlessSource):
         """Return the index of each GPU; GPUs that report none come last."""
         indices: dict[str, int] = {}
         for series in answers["there"]:
-            text = series.labels.get(self._exporter.number or "", "")
+            text = series.labels.get("gpu", "")
             if text.isascii() and text.isdigit() and len(text) < 6:
-                indices[self._uuid_of(series)] = int(text)
-        if self._exporter.number_metric is not None:
-            for series in answers["number"]:
-                indices[self._uuid_of(series)] = int(number_of([series]) or 0)
+                indices[_uuid_of(series)] = int(text)
+        for series in answers["number"]:
+            indices[_uuid_of(series)] = int(number_of([series]) or 0)
         free = count(max(indices.values(), default=-1) + 1)
-        for uuid in map(self._uuid_of, answers["there"]):
+        for uuid in map(_uuid_of, answers["there"]):
             if uuid not in indices:
                 indices[uuid] = next(free)
         return indices
 
-    def _uuid_of(self, series: Series) -> str:
-        return series.labels.get(self._exporter.uuid, "")
-
-    def _frame(self, at: float, gpus: tuple[Gpu, ...]) -> Frame:
+    def _frame(
+        self, at: float, gpus: tuple[Gpu, ...], reports: dict[str, GpuReport] | None = None
+    ) -> Frame:
         name = self.host
         host = Host(name=name, requested_name=name)
         return harmless(
-            Frame(host=host, time=at, interval=_INTERVAL, gpus=gpus, reported_by="Prometheus")
+            Frame(
+                host=host,
+                time=at,
+                interval=_INTERVAL,
+                gpus=gpus,
+                reported_by="Prometheus",
+                reports=reports or {},
+            )
         )
+
+
+def _uuid_of(series: Series) -> str:
+    return series.labels.get("uuid", "")
 
 
 def _rounded(name: str, value: float | None) -> float | None:

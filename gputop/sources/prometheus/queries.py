@@ -5,12 +5,11 @@ If the server has gputop's recording rules (`gputop export --rules`), their resu
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property, partial
 from threading import BoundedSemaphore
 
 from gputop.deadline import Call, wait_for_all
@@ -19,7 +18,16 @@ from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrd
 from gputop.model.machine.finding import Level
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient, Series
-from gputop.sources.prometheus.exporters import DCGM, EXPORTERS, GPUTOP, Exporter
+from gputop.sources.prometheus.down import DAY, hosts_down
+from gputop.sources.prometheus.exporters import (
+    EXPORTERS,
+    GPUTOP,
+    UP,
+    Exporter,
+    Site,
+    renamed,
+    selector,
+)
 
 _AT_ONCE = 4
 """Queries at a time: a server answers only some at once, and others ask it as well."""
@@ -32,7 +40,6 @@ LONGEST = 64
 """Characters of a name that is shown."""
 _MOST_DOWN = 50
 _MOST_USERS = 20
-_DAY = 86400.0
 _QUANTILES = ("0.1", "0.5", "0.9")
 _NUMBER = 1e15
 """Larger values are dropped: no sum of ours comes near."""
@@ -50,16 +57,21 @@ RECORDS = {
 
 
 class ClusterQueries:
-    """Asks a server for the machines of one exporter."""
+    """Asks a server for the machines of a site, as long as its exporters stay the same."""
 
     def __init__(
-        self, client: PrometheusClient, exporter: Exporter, records: frozenset[str] = frozenset()
+        self, client: PrometheusClient, site: Site, records: frozenset[str] = frozenset()
     ) -> None:
-        """`records`: the recording rules that have results now."""
-        self.client, self.exporter = client, exporter
-        self._records = records if exporter is GPUTOP else frozenset()
+        """`records`: the recording rules that have results now; they are gputop's alone."""
+        self.client, self.site = client, site
+        self._records = records if site.exporters == (GPUTOP,) else frozenset()
         self._turns = BoundedSemaphore(_AT_ONCE)
         self._hanging: list[Call[list[Series]]] = []
+
+    @cached_property
+    def down(self) -> list[ClusterNode]:
+        """The machines that nothing is known of, when that was first asked. SourceError."""
+        return hosts_down(self.site, self.client, self.ask)
 
     def sums(self) -> Cluster:
         """Return the sums of the cluster, without nodes. SourceError."""
@@ -67,23 +79,20 @@ class ClusterQueries:
         if not answers["gpus"] and self._records:
             self._records = frozenset()  # the rules are gone, or their server is
             answers = self.ask(self._sums())
-        down = None
-        if jobs := self._jobs():
-            up = self.ask({"all": f"count(up{{{jobs}}})", "down": f"count(up{{{jobs}}} == 0)"})
-            down = number_of(up["down"]) or 0 if up["all"] else None
-        return self._cluster(answers, None if down is None else int(down))
+        return self._cluster(answers, len(self.down))
 
     def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
         """Return the first `count` machines with `matching` in their name, and such machines that
         are down: first in the order "worst", otherwise last. SourceError."""
-        host, part = self.exporter.host, f"(?is).*{re.escape(matching)}.*"
-        page = self.ask({"page": self._ordered(order, count, selector(host, part, matching))})
-        ranked = sorted(page["page"], key=lambda series: (-series.value, self._host_of(series)))
-        hosts = list(dict.fromkeys(filter(None, map(self._host_of, ranked))))
+        pattern = f"(?is).*{re.escape(matching)}.*" if matching else ""
+        page = self.ask({"page": self._ordered(order, count, pattern)})
+        ranked = sorted(page["page"], key=lambda series: (-series.value, host_of(series)))
+        hosts = list(dict.fromkeys(filter(None, map(host_of, ranked))))
         details = self.ask(self._details(hosts)) if hosts else {}
-        by_host = {name: self._by_host(answer) for name, answer in details.items()}
-        nodes = [self._node(host, by_host) for host in hosts]
-        down = self._down(part, matching)
+        by_host = {name: _by_host(answer) for name, answer in details.items()}
+        nodes = [_node(host, by_host) for host in hosts]
+        named = [node for node in self.down if matching.casefold() in node.host.casefold()]
+        down = named[:_MOST_DOWN]
         return tuple([*down, *nodes] if order == "worst" else [*nodes, *down])
 
     def ask(self, wanted: Mapping[str, str]) -> dict[str, list[Series]]:
@@ -111,106 +120,95 @@ class ClusterQueries:
         return SourceError(f"{printable(self.client.url, 100)}: {why}")
 
     def _sums(self) -> dict[str, str]:
-        exporter = self.exporter
-        count = self._count()
-        free = self._record("free", f"sum by ({exporter.host}) ({exporter.free_gpus()})")
-        of_models = exporter.of_gpus(
-            f"{exporter.info or exporter.present}{{%s}}", "", exporter.model
-        )
-        free_models = f"sum by ({exporter.model}) ({exporter.with_model(exporter.free_gpus())})"
+        site, count = self.site, self._count()
+        free = self._record("free", f"sum by (host) ({site.of(Exporter.free_gpus)})")
+        models = f"count by (model) ({site.of(Exporter.facts)})"
+        free_models = f"sum by (model) ({site.of(Exporter.free_by_model)})"
         wanted = {
             "gpus": f"sum({count})",
-            "hosts": f"count(max by ({exporter.host}) ({count}))",
+            "hosts": f"count(max by (host) ({count}))",
             "free": f"sum({free})",
-            "models": self._record("models", f"count by ({exporter.model}) ({of_models})"),
+            "models": self._record("models", models),
             "models_free": self._record("models_free", free_models),
         }
         wanted.update((f"quantile {share}", text) for share, text in self._quantiles().items())
-        if exporter.findings is not None:
-            wanted["alarms"] = f"count({self._findings('')} == 2)"
-        if exporter.users is not None:
-            named = exporter.users.replace("%s", 'user!~"[(].*"')
-            users = f"count(count by (user) ({named}))"
-            wanted["users"] = self._record("users", users)
+        if findings := self._findings(""):
+            wanted["alarms"] = f"count({findings} == 2)"
+        if users := self._users('user!~"[(].*"'):
+            wanted["users"] = self._record("users", f"count(count by (user) ({users}))")
         return wanted
 
     def _count(self, hosts: str = "") -> str:
         """Return the expression of each machine's number of GPUs."""
-        exporter = self.exporter
-        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", hosts)
-        return self._record("count", f"count by ({exporter.host}) ({gpus})", hosts)
+        gpus = self.site.of(lambda exporter: exporter.gpus(hosts))
+        return self._record("count", f"count by (host) ({gpus})", hosts)
 
     def _quantiles(self) -> dict[str, str]:
-        record, utilization = RECORDS["quantiles"], self.exporter.of_gpus(self.exporter.utilization)
+        record = RECORDS["quantiles"]
         if record in self._records:
             return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
+        utilization = self.site.each(lambda exporter: exporter.utilization)
         return {share: f"quantile({share}, {utilization})" for share in _QUANTILES}
+
+    def _users(self, matching: str = "", hosts: str = "") -> str:
+        """Return the expression of each user on each GPU; empty if no exporter reports users."""
+        return self.site.of(
+            lambda of: of.users and of.of_gpus(of.users, hosts, "user", matching=matching)
+        )
 
     def _details(self, hosts: Sequence[str]) -> dict[str, str]:
         """Return the expressions for the machines of a page."""
-        exporter, host = self.exporter, self.exporter.host
-        page = selector(host, "|".join(map(re.escape, hosts)))
-        gpus = exporter.of_gpus(f"{exporter.present}{{%s}}", page)
+        page = "|".join(map(re.escape, hosts))
+
+        def each(of: str, value: Callable[[Exporter], str]) -> str:
+            return f"{of} by (host) ({self.site.each(value, page)})"
+
+        free = self.site.of(lambda exporter: exporter.free_gpus(page))
         wanted = {
-            "gpus": f"count by ({host}) ({gpus})",
-            "free": f"sum by ({host}) ({exporter.free_gpus(page)})",
-            "utilization": f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, page)})",
-            "used": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_used, page)})",
-            "total": f"sum by ({host}) ({exporter.of_gpus(exporter.memory_total, page)})",
-            **{name: f"max by ({host}) ({age})" for name, age in exporter.ages(page).items()},
+            "gpus": f"count by (host) ({self.site.of(lambda exporter: exporter.gpus(page))})",
+            "free": f"sum by (host) ({free})",
+            "utilization": each("avg", lambda exporter: exporter.utilization),
+            "used": each("sum", lambda exporter: exporter.memory_used),
+            "total": each("sum", lambda exporter: exporter.memory_total),
+            **self.site.ages(page),
         }
-        if exporter.findings is not None:
-            wanted["level"] = self._findings(page)
-        if exporter.users is not None:
-            wanted["who"] = f"count by ({host}, user) ({exporter.users.replace('%s', page)})"
+        if findings := self._findings(page):
+            wanted["level"] = findings
+        if users := self._users(hosts=page):
+            wanted["who"] = f"count by (host, user) ({users})"
         return wanted
 
     def _ordered(self, order: NodeOrder, count: int, hosts: str) -> str:
         """Return the expression of the first machines, with the value that orders them. Equal ones
         are ordered by load. A machine without values has a place, too: GPUs that hang have none."""
-        exporter, host = self.exporter, self.exporter.host
-        there = f"(max by ({host}) ({self._count(hosts)}) * 0)"
-        utilization = f"avg by ({host}) ({exporter.of_gpus(exporter.utilization, hosts)})"
-        load = self._record("utilization", utilization, hosts)
-        load = f"(max by ({host}) ({load}) or {there})"
+        there = f"(max by (host) ({self._count(hosts)}) * 0)"
+        load = self.site.each(lambda exporter: exporter.utilization, hosts)
+        load = self._record("utilization", f"avg by (host) ({load})", hosts)
+        load = f"(max by (host) ({load}) or {there})"
         if order == "free":
-            free = f"sum by ({host}) ({exporter.free_gpus(hosts)})"
-            free = f"max by ({host}) ({self._record('free', free, hosts)})"
-            load = f"({free} or {there} - 1) - {load} / 10"
-        elif order == "worst" and exporter.findings is not None:
-            load = f"({self._findings(hosts)} or {there}) + {load} / 10"
+            free = self.site.of(lambda exporter: exporter.free_gpus(hosts))
+            free = self._record("free", f"sum by (host) ({free})", hosts)
+            load = f"(max by (host) ({free}) or {there} - 1) - {load} / 10"
+        elif order == "worst" and (findings := self._findings(hosts)):
+            load = f"({findings} or {there}) + {load} / 10"
         return f"topk({count}, {load})"
 
     def _findings(self, hosts: str) -> str:
-        """Return the expression of the worst finding of each machine."""
-        host = self.exporter.host
-        raw = f"({self.exporter.findings or ''})".replace("%s", hosts)
-        recorded = self._record("findings", raw, hosts)
-        return f"max by ({host}) ({recorded})"
+        """Return the expression of the worst finding of each machine; empty if no exporter reports
+        any."""
+        raw = self.site.of(lambda of: of.findings and of.of_gpus(of.findings, hosts))
+        return raw and f"max by (host) ({self._record('findings', raw, hosts)})"
 
     def _record(self, name: str, expression: str, hosts: str = "") -> str:
         """Return a recording rule's result if there is one, otherwise the expression."""
         record = RECORDS[name]
-        return f"{record}{{{hosts}}}" if record in self._records else expression
+        if record not in self._records:
+            return expression
+        return renamed(f"{record}{{{selector('instance', hosts, hosts)}}}", "host", "instance")
 
-    def _jobs(self) -> str:
-        """Return the selector of the jobs that had these metrics in the last day, even if all of
-        their targets are down now; empty if the series have no job."""
-        jobs = self.client.values("job", self.exporter.present, _DAY)
-        return selector("job", "|".join(map(re.escape, sorted(jobs)))) if jobs else ""
-
-    def _down(self, part: str, matching: str) -> list[ClusterNode]:
-        """Return machines whose exporter does not answer."""
-        if not (jobs := self._jobs()):
-            return []
-        matched = f",{selector('instance', part)}" if matching else ""
-        down = self.client.query(f"topk({_MOST_DOWN}, up{{{jobs}{matched}}} == 0)")
-        hosts = sorted(printable(series.labels.get("instance", ""), LONGEST) for series in down)
-        return [ClusterNode(host, up=False) for host in hosts]
-
-    def _cluster(self, answers: Mapping[str, list[Series]], down: int | None) -> Cluster:
+    def _cluster(self, answers: Mapping[str, list[Series]], down: int) -> Cluster:
         return Cluster(
-            exporter=self.exporter.name,
+            exporter=self.site.name,
             gpus=_whole(number_of(answers["gpus"])) or 0,
             hosts=_whole(number_of(answers["hosts"])) or 0,
             down=down,
@@ -218,86 +216,86 @@ class ClusterQueries:
             users=_counted(answers, "users"),
             alarms=_counted(answers, "alarms"),
             quantiles=_all_of([number_of(answers[f"quantile {share}"]) for share in _QUANTILES]),
-            models=self._models(answers),
+            models=_models(answers),
             nodes=(),
         )
 
-    def _models(self, answers: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
-        label = self.exporter.model
-        free = {series.labels.get(label): number_of([series]) for series in answers["models_free"]}
-        models = [
-            ModelCount(
-                printable(series.labels.get(label, ""), LONGEST) or "unknown model",
-                _whole(number_of([series])) or 0,
-                _whole(free.get(series.labels.get(label))),
-            )
-            for series in answers["models"]
-        ]
-        return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
-    def _node(self, host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> ClusterNode:
-        mine = {name: answer.get(host, []) for name, answer in details.items()}
-        numbers = {name: number_of(series) for name, series in mine.items()}
-        who = sorted(mine.get("who", ()), key=lambda series: -series.value)
-        users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
-        level: dict[float | None, Level] = {2: "error", 1: "warning"}
-        return ClusterNode(
-            host=printable(host, LONGEST),
-            up=True,
-            gpus=_whole(numbers["gpus"]),
-            free=_whole(numbers["free"]),
-            utilization=numbers["utilization"],
-            memory_used=numbers["used"],
-            memory_total=numbers["total"],
-            users=tuple(filter(None, users[:_MOST_USERS])),
-            level=level.get(numbers.get("level")),
-            age=age_of(numbers),
+def _models(answers: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
+    free = {series.labels.get("model"): number_of([series]) for series in answers["models_free"]}
+    models = [
+        ModelCount(
+            printable(series.labels.get("model", ""), LONGEST) or "unknown model",
+            _whole(number_of([series])) or 0,
+            _whole(free.get(series.labels.get("model"))),
         )
-
-    def _by_host(self, answer: Sequence[Series]) -> dict[str, list[Series]]:
-        by_host: defaultdict[str, list[Series]] = defaultdict(list)
-        for series in answer:
-            by_host[self._host_of(series)].append(series)
-        return by_host
-
-    def _host_of(self, series: Series) -> str:
-        return series.labels.get(self.exporter.host, "")
+        for series in answers["models"]
+    ]
+    return tuple(sorted(models, key=lambda model: (-model.gpus, model.model)))
 
 
-def find_exporter(client: PrometheusClient) -> ClusterQueries:
-    """Return the queries for the exporter that reports most GPUs there. SourceError."""
-    wanted = [*RECORDS.values(), *(exporter.present for exporter in EXPORTERS)]
-    existing = client.names(f'{{__name__=~"{"|".join(wanted)}"}}')
-    counts = {
-        exporter: number_of(client.query(f"count({exporter.present})")) or 0
-        for exporter in EXPORTERS
-        if exporter.present in existing
-    }
-    if not counts:
+def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> ClusterNode:
+    mine = {name: answer.get(host, []) for name, answer in details.items()}
+    numbers = {name: number_of(series) for name, series in mine.items()}
+    who = sorted(mine.get("who", ()), key=lambda series: -series.value)
+    users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
+    level: dict[float | None, Level] = {2: "error", 1: "warning"}
+    return ClusterNode(
+        host=printable(host, LONGEST),
+        gpus=_whole(numbers["gpus"]),
+        free=_whole(numbers["free"]),
+        utilization=numbers["utilization"],
+        memory_used=numbers["used"],
+        memory_total=numbers["total"],
+        users=tuple(filter(None, users[:_MOST_USERS])),
+        level=level.get(numbers.get("level")),
+        age=age_of(numbers),
+    )
+
+
+def _by_host(answer: Sequence[Series]) -> dict[str, list[Series]]:
+    by_host: defaultdict[str, list[Series]] = defaultdict(list)
+    for series in answer:
+        by_host[host_of(series)].append(series)
+    return by_host
+
+
+def host_of(series: Series) -> str:
+    """Return the machine of a series that an expression of ours made."""
+    return series.labels.get("host", "")
+
+
+def find_site(client: PrometheusClient) -> ClusterQueries:
+    """Return the queries for the exporters that have reported GPUs there in the last day, or that
+    they cannot be read. SourceError."""
+    names = [*RECORDS.values(), UP, *(exporter.present for exporter in EXPORTERS)]
+    existing = client.values("__name__", f'{{__name__=~"{"|".join(names)}"}}', DAY)
+    site = Site(tuple(filter(None, (_used(client, exporter, existing) for exporter in EXPORTERS))))
+    if not site.exporters:
         raise SourceError(
             f"{printable(client.url, 100)} knows of no GPUs: it should scrape gputop export, "
             "dcgm-exporter, nvidia_gpu_exporter or nvitop-exporter"
         )
-    best = max(counts, key=lambda exporter: counts[exporter])
-    if best is DCGM and "hostname" not in client.label_names(DCGM.present):
-        best = DCGM._replace(host="Hostname")
-    records = [record for record in RECORDS.values() if record in existing and best is GPUTOP]
+    records = [record for record in RECORDS.values() if record in existing]
     # The index also keeps results of rules that are gone.
     results = f'count by (__name__) ({{__name__=~"{"|".join(records)}"}})'
     live = client.query(results) if records else []
-    names = frozenset(series.labels.get("__name__", "") for series in live)
-    return ClusterQueries(client, best, names)
+    have_results = frozenset(series.labels.get("__name__", "") for series in live)
+    return ClusterQueries(client, site, have_results)
 
 
-def selector(label: str, pattern: str, wanted: str = "all") -> str:
-    """Return a selector of the series whose whole label matches an RE2 pattern; empty if `wanted`
-    is."""
-    return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if wanted else ""
-
-
-def selector_of(label: str, text: str) -> str:
-    """Return a selector of the series whose label is this text."""
-    return f"{label}={json.dumps(text, ensure_ascii=False)}"
+def _used(client: PrometheusClient, exporter: Exporter, existing: Set[str]) -> Exporter | None:
+    """Return an exporter, with those of its labels for machines that are in use; None if there is
+    none of it."""
+    if exporter.present not in existing:
+        return exporter if exporter is GPUTOP and UP in existing else None
+    if len(exporter.hosts) == 1:
+        return exporter
+    used = [
+        (label, where) for label, where in exporter.hosts
+        if client.values("__name__", f"{exporter.present}{{{where}}}", DAY)
+    ]  # fmt: skip
+    return exporter._replace(hosts=tuple(used))
 
 
 def number_of(series: Sequence[Series]) -> float | None:

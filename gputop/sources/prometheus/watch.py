@@ -11,7 +11,7 @@ from gputop.model.fleet.cluster import ClusterState, NodePage
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.host import FallbackSource, PrometheusSource
-from gputop.sources.prometheus.queries import ClusterQueries, find_exporter
+from gputop.sources.prometheus.queries import ClusterQueries, find_site
 
 INTERVAL = 10.0
 """Seconds between refreshes, unless another interval is wanted."""
@@ -47,8 +47,8 @@ class ClusterWatch:
         self._woken.set()
 
     def refresh(self) -> None:
-        """Ask for everything now, and find the exporter anew."""
-        self._due, self._queries = 0.0, None
+        """Ask for everything now."""
+        self._due = 0.0
         self._woken.set()
 
     def set_interval(self, seconds: float) -> None:
@@ -89,11 +89,11 @@ class ClusterWatch:
         self._state = self._state._replace(error=why)
 
     def _update(self) -> None:
-        queries, page = self._queries or find_exporter(self.client), self._page
-        self._queries, cluster = queries, self._state.cluster
-        if cluster is None or time.monotonic() >= self._due:
+        queries, page, cluster = self._queries, self._page, self._state.cluster
+        if cluster is None or queries is None or time.monotonic() >= self._due:
             before = () if cluster is None else cluster.nodes
             self._due = time.monotonic() + self.interval
+            queries = self._queries = find_site(self.client)  # an upgrade may change its exporters
             cluster = queries.sums()._replace(nodes=before)
             self._came = time.monotonic()
             self._state = self._state._replace(cluster=cluster, error="")

@@ -47,5 +47,7 @@ def processes(
     for view_row in unaccounted:
         yield [("  ", "text"), *columns.across(view_row, paper.width - 3, "notice")]
     if not rows and not unaccounted:
-        alone = replace(shown.frame, gpus=(gpu,))
+        report = shown.frame.report(gpu)
+        reports = {} if report is None else {gpu.key: report}
+        alone = replace(shown.frame, gpus=(gpu,), reports=reports)
         yield from paper.quiet("none" if gpu.listed == "all" else no_process_text(alone))

@@ -116,11 +116,17 @@ def _summary(paper: Paper, frame: Frame, on_gpus: bool, on_processes: bool) -> I
     elif silent:
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
         yield from paper.wrapped(words, 2, "notice")
-    elif frame.reported_by is not None:
+    elif frame.reported_by is not None and not _tells_findings(frame):
         words = f"Not known: {frame.reported_by} does not say what is wrong with {gpus}."
         yield from paper.wrapped(words, 2, "notice")
     else:
         yield from paper.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
+
+
+def _tells_findings(frame: Frame) -> bool:
+    """Whether what needs attention is reported of every GPU."""
+    reports = [frame.report(gpu) for gpu in frame.gpus]
+    return all(report is not None and report.findings is not None for report in reports)
 
 
 def _heading(paper: Paper, gpu: Gpu) -> Iterator[StyledLine]:

@@ -146,10 +146,8 @@ class NodeColumns:
         )
 
     def sentence(self, node: ClusterNode) -> Piece | None:
-        """Return that a host is down; None if it has values."""
-        if node.up:
-            return None
-        return f"{Lines.glyphs.warning} down: its exporter does not answer", "alarm"
+        """Return why a host has no values; None if it has."""
+        return (f"{Lines.glyphs.warning} {node.problem}", "alarm") if node.problem else None
 
     def _free(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         total = f"/{Lines.glyphs.not_available if node.gpus is None else node.gpus}", "quiet"

@@ -1,0 +1,112 @@
+"""What a server knows of the GPUs of one machine besides their values: whether they are free, who
+is on them, what needs attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
+
+from msgspec.structs import replace
+
+from gputop.model.health.findings import HUNG
+from gputop.model.health.xids import xid_finding
+from gputop.model.machine.finding import Finding, Level
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu_report import GpuReport
+from gputop.model.machine.text import duration, printable
+from gputop.sources.prometheus.client import Series
+from gputop.sources.prometheus.exporters import Site
+from gputop.sources.prometheus.queries import number_of
+
+_LONGEST, _MOST = 64, 20
+"""Characters of a name, and names of each kind on a GPU."""
+_XID = re.compile(r"XID (\d{1,4})", re.ASCII)
+_ADVICE = "its own gputop has the details: open the host over ssh"
+
+Answers = Mapping[str, Sequence[Series]]
+
+
+def report_queries(site: Site, hosts: str) -> dict[str, str]:
+    """Return the expressions whose answers `reports_of` takes. `hosts`: a pattern of machines."""
+    return {
+        "free": site.of(lambda exporter: exporter.free_gpus(hosts)),
+        "reason": site.each(lambda exporter: exporter.reason, hosts, "reason"),
+        "users": site.each(lambda exporter: exporter.users, hosts, "user"),
+        "processes": site.each(lambda exporter: exporter.processes, hosts),
+        "jobs": site.each(lambda exporter: exporter.jobs, hosts, "kind", "id", "user"),
+        "watched": site.each(lambda exporter: exporter.watched, hosts),
+        "codes": site.each(lambda exporter: exporter.codes, hosts, "level", "code"),
+        "ages": site.each(lambda exporter: exporter.answer_age, hosts),
+        "xids": site.each(lambda exporter: exporter.xids, hosts, "xid"),
+    }
+
+
+def reports_of(gpus: Iterable[Gpu], answers: Answers, now: float) -> dict[str, GpuReport]:
+    """Return what is known of each GPU that has a UUID. `now`: seconds since the epoch."""
+    return {
+        gpu.uuid: _report(
+            gpu, {name: _of_gpu(series, gpu) for name, series in answers.items()}, now
+        )
+        for gpu in gpus
+        if gpu.uuid is not None
+    }
+
+
+def silenced(
+    gpus: Iterable[Gpu], reports: Mapping[str, GpuReport], answers: Answers
+) -> tuple[Gpu, ...]:
+    """Return GPUs, those that are reported as hung with that state and since when."""
+    return tuple(_silenced(gpu, reports.get(gpu.uuid or ""), answers) for gpu in gpus)
+
+
+def _silenced(gpu: Gpu, report: GpuReport | None, answers: Answers) -> Gpu:
+    if HUNG not in (finding.code for finding in (report and report.findings) or ()):
+        return gpu
+    return replace(gpu, state="silent", stale_for=number_of(_of_gpu(answers["ages"], gpu)))
+
+
+def _of_gpu(answer: Sequence[Series], gpu: Gpu) -> list[Series]:
+    """Return the series of a GPU, the greatest first."""
+    mine = (series for series in answer if series.labels.get("uuid") == gpu.uuid)
+    return sorted(mine, key=lambda series: -series.value)
+
+
+def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:
+    users = _names(of_gpu["users"], "user")
+    free, findings = of_gpu["free"], None
+    if of_gpu["watched"]:
+        findings = tuple(_finding(gpu, series, of_gpu["xids"], now) for series in of_gpu["codes"])
+    return GpuReport(
+        free=bool(free[0].value) if free else None,
+        reason=next(iter(_names(of_gpu["reason"], "reason")), ""),
+        users=users if users or of_gpu["processes"] else None,
+        jobs=tuple(map(_job, of_gpu["jobs"][:_MOST])),
+        findings=findings,
+    )
+
+
+def _names(answer: Sequence[Series], label: str) -> tuple[str, ...]:
+    names = (printable(series.labels.get(label, ""), _LONGEST) for series in answer[:_MOST])
+    return tuple(filter(None, names))
+
+
+def _job(series: Series) -> str:
+    kind, id_, user = (
+        printable(series.labels.get(label, ""), _LONGEST) for label in ("kind", "id", "user")
+    )
+    return f"{kind} {id_} ({user})"
+
+
+def _finding(gpu: Gpu, series: Series, xids: Sequence[Series], now: float) -> Finding:
+    """Return a finding in words: what an XID means, and when it came if that is reported."""
+    code = printable(series.labels.get("code", f"XID {series.value:.0f}"), _LONGEST)
+    given = series.labels.get("level", "error")
+    level: Level = next((level for level in get_args(Level) if level == given), "error")
+    if (xid := _XID.fullmatch(code)) is None:
+        return Finding(level, code, f"reported as {code}", _ADVICE)
+    meaning = xid_finding(int(xid[1]))
+    at = number_of([other for other in xids if other.labels.get("xid") == xid[1]])
+    ago = "" if at is None else f", {duration(max(0.0, now - at))} ago"
+    advice = meaning.advice.format(index=gpu.index)
+    return Finding(level, code, f"{code}{ago}: {meaning.text}", advice)
