@@ -288,7 +288,7 @@ def test_a_host_that_hangs_holds_back_no_other(
     sshd: Sshd, kept: MachineFactory, capfd: Capture
 ) -> None:
     """JSON is there as it comes; who is missing is named at the end, by free as well."""
-    sshd.host("stuck", script="exec sleep 1000")
+    sshd.host("stuck", script="exec sleep 100")
     sshd.host("quick", kept("h200x8").env)
     command = [*GPUTOP, "-H", "stuck,quick", "--json"]
     with subprocess.Popen([*command, "--timeout", "600"], stdout=subprocess.PIPE) as program:

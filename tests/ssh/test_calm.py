@@ -34,7 +34,7 @@ from tests.sshd import Sshd
 
 pytestmark = pytest.mark.system
 
-_HANGS = "echo $$ >> ../logins; exec sleep 1000"
+_HANGS = "echo $$ >> ../logins; exec sleep 100"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 def answers(tmp_path: Path) -> str:
     """A script of a host that sends frames, without an agent."""
     (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
-    return f"{_TELLS}cat {tmp_path}/lines; exec sleep 1000"
+    return f"{_TELLS}cat {tmp_path}/lines; exec sleep 100"
 
 
 def script_of(server: Sshd, host: HostName) -> Path:
@@ -191,7 +191,7 @@ def test_a_frame_belongs_to_its_connection(gate: Sshd, answers: str) -> None:
     machine.listen()
     until(machine.take_arrived)
     assert machine.state.frame is not None
-    script_of(gate, host).write_text(f"{_TELLS}exec sleep 1000")
+    script_of(gate, host).write_text(f"{_TELLS}exec sleep 100")
     machine.reconnect()
     until(lambda: machine.link.state == "connected")
     assert machine.state.frame is None
