@@ -216,7 +216,7 @@ def test_an_ordinary_user(home: Path, public: Path) -> None:
     path.parent.chmod(0o775)  # umask 002, a group of her own
     assert in_child(lambda: keep_settings(path, CHOSEN), ALICE) == ""
     path.parent.chmod(0o777)
-    assert "may be written to by others" in in_child(lambda: keep_settings(path, CHOSEN), ALICE)
+    assert "is writable by others" in in_child(lambda: keep_settings(path, CHOSEN), ALICE)
     path.parent.chmod(0o700)
     os.chown(path, 1, 1)
     assert "config.toml belongs to user 1" in in_child(lambda: keep_settings(path, CHOSEN), ALICE)

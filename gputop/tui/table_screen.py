@@ -97,13 +97,13 @@ class TableScreen(Screen[None]):
         raise NotImplementedError
 
     def save(self, chosen: Mapping[str, Any], said: str = "") -> None:
-        """Save choices in the user's settings, if these are to be kept; say `said`, and why saving
-        fails."""
+        """Save choices in the user's settings, if these are to be kept; say `said`, or why
+        saving fails."""
         try:
             if self.settings.path is not None:
                 keep_settings(self.settings.path, chosen)
         except (OSError, ValueError) as error:
-            said = "; ".join(filter(None, (said, f"not saved: {reason_of(error)}")))
+            said = f"not saved: {reason_of(error)}"
         if said:
             self.app.post_message(Note(printable(said, 160)))
 

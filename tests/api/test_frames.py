@@ -97,7 +97,7 @@ def test_a_program_that_may_open_no_more_files(h200x8: Machine) -> None:
     """
     answers, before, after = shown(h200x8, code)
     assert (answers[0], answers[-1], after) == (
-        f"the agent cannot be started: {sys.executable}: Too many open files",
+        f"cannot start the agent: {sys.executable}: Too many open files",
         8,
         before,
     )

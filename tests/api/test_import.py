@@ -91,6 +91,7 @@ def test_its_errors_are_one_tree() -> None:
     assert [error for error in errors if not issubclass(error, gputop.GputopError)] == []
 
 
+@pytest.mark.long
 def test_a_type_checker_knows_its_types(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(USER)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "user.py"]
