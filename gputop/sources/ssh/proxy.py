@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from gputop.sources.ssh.client import ssh_environment, ssh_words
 from gputop.sources.ssh.names import HostName
@@ -13,7 +13,7 @@ _SECONDS = 10.0
 """For ssh to read its configuration, which may run programs of the user's."""
 
 
-@cache
+@lru_cache(1024)
 def proxy_of(host: HostName) -> str:
     """Return the jump hosts of a host, or a word for a ProxyCommand, as each host may have its own
     to the same end; empty without either. SourceError."""
