@@ -89,7 +89,7 @@ def _print(
     frame, pick = picked
     order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
     value = value_for(frame, pick.gpus, order, _by_uuid(options)) if pick.gpus else PickedValue()
-    notes = [note for note in (pick.note, value.note) if note]
+    notes = [note for note in (pick.note, value.note, _jobs_note(frame)) if note]
     for note in notes:
         complain(of_host(host, note))
     error = None if pick.gpus else not_enough(frame, pick, request)
@@ -100,6 +100,12 @@ def _print(
     if error is not None:
         raise error
     return 0 if value.text else 1
+
+
+def _jobs_note(frame: Frame) -> str | None:
+    if not frame.host.jobs_unknown:
+        return None
+    return "Slurm's jobs run here, and which GPUs they hold cannot be read: only root can"
 
 
 def line_for(form: str, host: HostName | None, value: str) -> str:

@@ -10,6 +10,8 @@ from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import (
     count_without_user,
     draws_only,
+    job_words,
+    pending_job,
     pending_reservation,
     reserved_words,
     users,
@@ -18,12 +20,14 @@ from gputop.model.machine.text import MISSING
 
 
 def who(frame: Frame, gpu: Gpu) -> str:
-    """Return the users of a GPU, most memory first, and who has reserved it; or `free`, or why
-    neither can be said."""
+    """Return the users of a GPU, most memory first, and who has reserved or holds it; or `free`, or
+    why neither can be said."""
     people, unnamed = users(frame, gpu), count_without_user(frame, gpu)
     words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
     if (reservation := pending_reservation(frame, gpu)) is not None:
         words.append(reserved_words(reservation, frame.time))
+    if (job := pending_job(frame, gpu)) is not None:
+        words.append(job_words(job))
     return (
         " ".join(filter(None, words)) or vacancy(frame, gpu, None, is_free(frame, gpu)) or MISSING
     )
