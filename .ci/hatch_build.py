@@ -13,7 +13,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _SHELLS = {
     "bash": "share/bash-completion/completions/gputop",
     "zsh": "share/zsh/site-functions/_gputop",
+    "fish": "share/fish/vendor_completions.d/gputop.fish",
 }
+_DESCRIPTION = (("start", "", "Install"), ("start", "The first look", "The first things"))
 _SECTIONS = {
     "keys": ("keys", "", "Beside"),
     "filter": ("filter", "", ""),
@@ -32,23 +34,26 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        import shtab
         from argparse_manpage.manpage import Manpage  # type: ignore[import-not-found]
 
         from gputop import __version__
+        from gputop.completion import script
         from gputop.parser import whole_parser
 
         made = Path(self.directory, "share")
         made.mkdir(parents=True, exist_ok=True)
-        parser = whole_parser()
-        texts = {shell: shtab.complete(parser, shell=shell) for shell in _SHELLS}
+        texts = {shell: script(whole_parser(), shell) for shell in _SHELLS}
         for shell, text in texts.items():
             path = made / f"gputop.{shell}"
             path.write_text(text, encoding="utf-8")
             build_data["shared_data"][str(path)] = _SHELLS[shell]
+        parser = whole_parser()
+        parser.description = ""
         page = Manpage(parser)
         page.manual, page.source = "User Commands", f"gputop {__version__}"
-        page.description = "who is on which GPU, and which GPU is cuda:0"
+        page.description = "a terminal monitor for NVIDIA GPUs"
+        lines = (line for part in _DESCRIPTION for line in _roff(*part))
+        page.add_section("description", "=", "\n".join([*lines, ""]))
         for name, (topic, first, end) in _SECTIONS.items():
             page.add_section(name, ">", "\n".join(_roff(topic, first, end)))
         path = made / "gputop.1"

@@ -1,5 +1,6 @@
 """gputop: who is on which GPU, and which GPU is cuda:0.
 
+    api.py      gputop for programs: all that `import gputop` gives
     __main__.py starts the agent before it imports anything slow, then runs the command line
     cli.py      the command line: it prints the error that ends gputop and picks the exit code
     parser.py   the options of gputop and of each command
@@ -15,6 +16,7 @@
         prometheus/ a frame as families of metrics
     notify.py   notifies a user who is not watching: terminal, command
     settings.py defaults, file, environment, flags
+    allocation/ GPUs for a job: watching until there are enough, reserving, naming them
     sources/    where frames come from: a local agent, the demo
         ssh/        an agent on another machine: how gputop connects, carries it there, gives it up
         prometheus/ thousands of machines, as a Prometheus server knows them
@@ -97,7 +99,8 @@ the other terms are gputop's own, with their module.)
     mapping query   what a person asks about the mapping; the answer is a MappingResult
                     (model/cuda/mapping_query.py)
     metric          one value shown for a GPU or a process (Metric, model/metrics/metric.py)
-    MIG device      a compute instance of a GPU in MIG mode, with its own UUID (NVML)
+    MIG device      a compute instance of a GPU in MIG mode, with its own UUID (NVML); in words for
+                    users a slice, with a number: `0:2` is GPU instance 2 of GPU 0 (mig_number)
     nested          below the first PID namespace, as in most containers (agent/nested.py)
     ordinal         a device's number in CUDA's order, after CUDA_VISIBLE_DEVICES is applied: the k
                     of cuda:k (CUDA)
@@ -127,4 +130,62 @@ the other terms are gputop's own, with their module.)
     XID             an error that the driver reports by number (NVIDIA's XID catalog)
 """
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
+__all__ = [
+    "CudaDevice",
+    "DriverError",
+    "Frame",
+    "Gpu",
+    "GputopError",
+    "Host",
+    "LoginError",
+    "Mapping",
+    "NotEnoughGpusError",
+    "Process",
+    "SourceError",
+    "UsageError",
+    "__version__",
+    "choose",
+    "free",
+    "mapping",
+    "snapshot",
+    "watch",
+]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gputop.api import (
+        CudaDevice,
+        DriverError,
+        Frame,
+        Gpu,
+        GputopError,
+        Host,
+        LoginError,
+        Mapping,
+        NotEnoughGpusError,
+        Process,
+        SourceError,
+        UsageError,
+        choose,
+        free,
+        mapping,
+        snapshot,
+        watch,
+    )
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import what programs use when they first use it: `import gputop` starts nothing, and most
+        of gputop imports this module for its version alone."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        globals()[name] = value = getattr(import_module("gputop.api"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GputopError as error:
         from gputop.model.machine.text import printable  # an error may quote anything
 
-        complain(printable(str(error), _MAX_ERROR_CHARS))
+        for line in error.lines:
+            complain(printable(line, _MAX_ERROR_CHARS))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         return 0
@@ -63,7 +64,7 @@ def _without_command(options: Namespace) -> str:
     if reason is None:
         return "screen"
     if options.user is not None:
-        raise UsageError(f"{reason}; -u is for the screen")
+        raise UsageError(f"{reason}; -u needs the screen")
     if os.isatty(1):  # a redirected output is meant to be text
         complain(f"{reason}; this is one snapshot as text")
     return "snapshot"

@@ -1,6 +1,7 @@
 """The exceptions that gputop raises for its user.
 
     GputopError                 exit code 1
+    ├── NotEnoughGpusError      ... fewer GPUs suit a job than it needs
     ├── UsageError              exit code 2: arguments or input that gputop cannot use
     ├── DriverError             exit code 3: the NVIDIA driver cannot be read
     ├── ProgramError            exit code 127 or 126: a program to run is not found or not runnable
@@ -11,11 +12,35 @@ Each has one line that says what happened, to what, and what to do. `cli.py` pri
 ends gputop; commands that go on after an error print it themselves.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class GputopError(Exception):
     """One line that says what happened, to what, and what to do about it."""
 
     exit_code = 1
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines that a command writes of it, the error itself last."""
+        return (str(self),)
+
+
+class NotEnoughGpusError(GputopError):
+    """Fewer GPUs suit a job than it needs."""
+
+    def __init__(self, summary: str, reasons: Sequence[str]) -> None:
+        """`reasons`: a line for each GPU, why it is not picked."""
+        super().__init__("; ".join((summary, *reasons)))
+        self.summary, self.reasons = summary, tuple(reasons)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return (*self.reasons, self.summary)
 
 
 class UsageError(GputopError):

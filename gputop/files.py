@@ -77,7 +77,7 @@ class Folder:
             raise UnsafeFileError(self.path, _foreign(about))
         own_group = me != 0 and about.st_gid == os.getegid()
         if about.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP):
-            raise UnsafeFileError(self.path, "may be written to by others: chmod go-w forbids it")
+            raise UnsafeFileError(self.path, "is writable by others: chmod go-w it")
 
     def check_passed(self, above: Folder | None = None) -> None:
         """Check a folder on the way: UnsafeFileError if root runs and others control the folder."""

@@ -100,7 +100,7 @@ def split_command(text: str) -> list[str]:
     except ValueError as error:
         raise UsageError(f"{printable(text, 100)!r} is not a command: {error}") from None
     if not words:
-        raise UsageError("the command to notify by is empty: is a variable not set?")
+        raise UsageError("the command to notify by is empty (an unset variable?)")
     return words
 
 
@@ -123,7 +123,9 @@ def notify_command(message: str, command: str) -> None:
     except (OSError, ValueError) as error:
         raise GputopError(f"{shown} cannot be started: {error}") from None
     if done.returncode:
-        raise GputopError(f"{shown} ended with status {done.returncode}: nobody may know")
+        raise GputopError(
+            f"{shown} ended with status {done.returncode}: the message may not have arrived"
+        )
 
 
 def _environment() -> dict[str, str]:

@@ -106,7 +106,7 @@ def reject_empty_words(words: list[str]) -> None:
         _, sign, value = word.partition("=") if word.startswith("-") else ("", "", "")
         if is_blank(word) or (sign and is_blank(value)):
             hint = " For an empty value write CUDA_VISIBLE_DEVICES=" if "map" in words else ""
-            raise UsageError(f"argument {number} is empty: is a variable not set?{hint}")
+            raise UsageError(f"argument {number} is empty (an unset variable?){hint}")
 
 
 def spans_as_options(words: Sequence[str]) -> list[str]:
@@ -161,7 +161,7 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
     )
     add_shared(parser, {}, behind=False)
     add = parser.add_argument
-    add("--completion", action=_Completion, choices=("bash", "zsh", "tcsh"),
+    add("--completion", action=_Completion, choices=("bash", "zsh", "fish", "tcsh"),
         help="print the completion script for a shell and exit")  # fmt: skip
     add("-V", "--version", action=_Version, help="print the versions and exit")
     commands = parser.add_subparsers(
@@ -202,9 +202,9 @@ class _Completion(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, _namespace: Any, shell: Any, _option: Any = None
     ) -> None:
-        import shtab
+        from gputop.completion import script
 
-        parser._print_message(shtab.complete(whole_parser(), shell=shell) + "\n", sys.stdout)
+        parser._print_message(script(whole_parser(), shell), sys.stdout)
         parser.exit()
 
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GlyphsSetting = Literal["auto", "unicode", "ascii"]
-Theme = Literal["ansi-dark", "ansi-light", "dark", "light", "colorblind"]
+Theme = Literal["auto", "ansi-dark", "ansi-light", "dark", "light", "colorblind"]
 NotifySetting = Literal["bell", "osc", "both", "none"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
-"""The first two use the terminal's own 16 colours."""
+"""auto is one of the next two, which use the terminal's own 16 colours."""
 _Positive = Annotated[float, Meta(gt=0)]
 _Interval = Annotated[float, Meta(ge=MIN_INTERVAL, le=MAX_INTERVAL)]
 Pane = Literal["gpus", "processes", "history", "mapping"]
@@ -55,7 +55,10 @@ class ProcessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     columns: Annotated[
         tuple[str, ...],
-        Meta(description="ids of the columns, in their order; empty: the usual ones"),
+        Meta(
+            description="ids of the columns, in their order; type?, idle_for?, rss?, state?: only "
+            "while they tell something and have room; empty: the usual ones"
+        ),
     ] = ()
     sort: Annotated[str, Meta(description="the column that processes are sorted by at first")] = (
         "gpu"
@@ -87,7 +90,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfocused: Annotated[
         _Interval, Meta(description="at least this many while the terminal is not focused")
     ] = 2.0
-    theme: Annotated[Theme, Meta(description=", ".join(THEMES))] = "ansi-dark"
+    theme: Annotated[
+        Theme,
+        Meta(description=f"{', '.join(THEMES)}; auto: ansi-light where the terminal is light"),
+    ] = "auto"
     glyphs: Annotated[
         GlyphsSetting, Meta(description="auto, unicode or ascii: what bars are drawn with")
     ] = "auto"
@@ -107,10 +113,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     notify: Annotated[
         NotifySetting,
-        Meta(description="bell, osc, both or none: how the terminal tells of what was waited for"),
+        Meta(
+            description="bell, osc, both or none: how the terminal reports what gputop waited for"
+        ),
     ] = "both"
     notify_command: Annotated[
-        str, Meta(description="run then, without a shell, with the message as its last argument")
+        str,
+        Meta(description="program to run then, without a shell; the message is its last argument"),
     ] = ""
     print_last: Annotated[bool, Meta(description="print the last snapshot as text on exit")] = False
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
@@ -203,7 +212,7 @@ def usable(path: Path) -> tuple[Settings, list[str]]:
     text = file_text(path)
     if text is None:
         return Settings(), []
-    from gputop.model.metrics.process import COLUMNS  # not imported if there is no file
+    from gputop.model.metrics.process import COLUMN_CHOICES, COLUMNS  # not without a file
 
     if sys.version_info >= (3, 11):
         import tomllib
@@ -223,12 +232,15 @@ def usable(path: Path) -> tuple[Settings, list[str]]:
         _drop(table, names)
     settings = msgspec.convert(table, Settings)
     chosen, usual = settings.processes, ProcessSettings()
-    for name, values in (("columns", chosen.columns), ("sort", (chosen.sort,))):
+    for name, values, choices in (
+        ("columns", chosen.columns, COLUMN_CHOICES), ("sort", (chosen.sort,), COLUMNS.keys())
+    ):  # fmt: skip
         for value in values:
-            if value not in COLUMNS:
+            if value not in choices:
                 what = f"there is no column {value!r}: C on the screen lists them"
                 mistakes.append(_wrong(path, text, ["processes", name], what))
-    columns = tuple(name for name in dict.fromkeys(chosen.columns) if name in COLUMNS)
+    valid = [name for name in chosen.columns if name in COLUMN_CHOICES]
+    columns = tuple({name.removesuffix("?"): name for name in valid}.values())
     sort = chosen.sort if chosen.sort in COLUMNS else usual.sort
     processes = msgspec.structs.replace(chosen, columns=columns, sort=sort)
     return msgspec.structs.replace(settings, processes=processes), mistakes
@@ -396,7 +408,7 @@ def session_of(options: Namespace) -> Session:
         settings, mistakes = usable(path)
         words = counted(len(mistakes), "wrong setting")
         for mistake in mistakes:
-            complain(f"{mistake}; this is not used")
+            complain(f"{mistake}; it is ignored")
     except UsageError as error:
         complain(f"{error}; the defaults are used")
         settings, mistakes, words = Settings(), [str(error)], "wrong settings"

@@ -55,13 +55,30 @@ needs_root = pytest.mark.skipif(not _IS_ROOT, reason=_NO_ROOT)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let whole screens be drawn anew, after a change that is meant."""
+    """Let whole screens be drawn anew, after a change that is meant; say where the report of
+    tests/gpu goes."""
     parser.addoption(
         "--snapshot-update", action="store_true", help="rewrite tests/tui/snapshots/*.txt"
     )
+    parser.addoption(
+        "--gpu-report", metavar="FOLDER", default=".gputop-gpu",
+        help="where `-m gpu` writes its report (default: %(default)s)",
+    )  # fmt: skip
 
 
-def pytest_configure() -> None:
+def on_card(config: pytest.Config) -> bool:
+    """Return whether these are the tests of tests/gpu, for the GPUs of this machine."""
+    return bool(config.option.markexpr == "gpu")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run the tests for GPUs one after another: they measure, and share few GPUs."""
+    if on_card(config):
+        config.option.numprocesses = 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let the programs that tests start have the default signals, and in a container libcuda: it
     shows there that they may be on a GPU.
 
@@ -78,7 +95,7 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("suite")
     os.environ["SHELL"] = "/bin/sh"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    if NESTED:
+    if NESTED and not on_card(config):
         with suppress(BuildError):  # each test that needs it will say so
             os.environ.update(build.loading_cuda())
             ctypes.CDLL(str(build.cuda()))

@@ -43,8 +43,7 @@ from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU
 from gputop.settings import VARIABLES, Settings, described
 from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import UNICODE
-from gputop.tui.hosts import HostsScreen
-from gputop.tui.keys import REPLAY_BINDINGS
+from gputop.tui.keys import HOSTS_BINDINGS, REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.glossary import sections
 from gputop.tui.pages.gpu import GpuScreen
@@ -283,7 +282,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys-main": lambda: keys_by_task(MainScreen, GputopApp),
     "keys-replay": lambda: keys(REPLAY_BINDINGS),
-    "keys-hosts": lambda: keys(HostsScreen.BINDINGS),
+    "keys-hosts": lambda: keys(HOSTS_BINDINGS),
     "keys-process": lambda: keys(ProcessScreen.BINDINGS),
     "keys-gpu": lambda: keys(GpuScreen.BINDINGS),
     "keys-graphs": lambda: keys(GraphScreen.BINDINGS),

@@ -17,8 +17,8 @@ from textual._context import active_app
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.widget import Widget
 
-from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.terminal.key_queue import SerialInput
+from gputop.tui.terminal.unmarked_paste import BURST
 
 _ROUNDS = 3
 """Turns of the loop in which nothing may be due: a callback sets off another one."""

@@ -25,9 +25,9 @@ from gputop.sources.demo.source import demo_frame
 from gputop.sources.feed import Feed
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
-from gputop.tui.dialogs.key_guard import BURST
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
+from gputop.tui.terminal.unmarked_paste import BURST
 from tests.builders_tui import Silence
 from tests.driver import Machine
 from tests.tui.fleets import watched
@@ -84,6 +84,23 @@ async def _export(app: GputopApp, pilot: Pilot[None]) -> str:
     app.silence = 0
     await pilot.pause()
     return app.export_screenshot(title="gputop")
+
+
+async def screens(folder: Path) -> None:
+    """The six main screens, small and medium, on a dark and a light terminal."""
+    demo, value = demo_frames(), ["m", *"1", "comma", "0"]
+    detail = demo_detail(Detail(next(p.id for p in demo[-1].processes if p.pid == 21195)))
+    open_by: dict[str, list[str]] = {
+        "main": ["down"], "gpu": ["shift+tab", "enter"], "process": ["j", "enter"],
+        "mapping": ["M", *value], "graphs": ["G"], "help": ["question_mark"],
+    }  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    for name, keys in open_by.items():
+        told = Reply(request="", detail=detail) if name == "process" else None
+        for size in ((120, 40), (80, 24)):
+            for theme in ("dark", "light"):
+                whole = f"{name}-{size[0]}x{size[1]}-{theme}"
+                await picture(folder, whole, demo, size, theme, keys, told)
 
 
 async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
@@ -152,6 +169,7 @@ async def demo_pictures(folder: Path) -> None:
     await draw("graphs", long, (160, 44), "dark", ["G"])
     await draw("mapping", demo, (160, 30), "dark", whole)
     await draw("mapping-80x24", demo, (80, 24), "dark", ["m", *value, "comma", "minus", "1"])
+    await screens(folder / "screens")
     await signal_dialog(folder, demo)
     await many_hosts(folder)
 

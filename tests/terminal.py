@@ -35,7 +35,12 @@ _UNKNOWN = re.compile(
 _CUT = re.compile(rb"\x1b(?:\[[0-9;?<=>$]*|\][^\x07\x1b]*\x1b?)?$")
 # pyte has no alternate screen; a terminal shows an empty one on either way.
 _ALTERNATE = re.compile(rb"\x1b\[\?1049[hl]")
-_ANSWERS = {b"\x1b[?2026$p": b"\x1b[?2026;2$y", b"\x1b[6n": b"\x1b[1;1R"}
+_BACKGROUND = b"\x1b]11;?\x1b\\"
+_ANSWERS = {
+    b"\x1b[?2026$p": b"\x1b[?2026;2$y",
+    b"\x1b[6n": b"\x1b[1;1R",
+    _BACKGROUND: b"",
+}
 _WHOLE = 0.2
 """Seconds in which a picture comes whole; a program that never rests is looked at all the same."""
 _QUERY = re.compile(b"|".join(map(re.escape, _ANSWERS)))
@@ -102,8 +107,14 @@ class Terminal:
         rows: int = 24,
         env: Mapping[str, str | None] | None = None,
         cwd: str | None = None,
+        background: str = "",
     ) -> None:
-        """Start `argv`. `env` is laid over the environment; None takes a variable out of it."""
+        """Start `argv`. `env` is laid over the environment; None takes a variable out of it.
+        `background` is the colour that the terminal answers with, as ffff/ffff/ffff; it says
+        nothing if that is empty."""
+        self._answers = dict(_ANSWERS)
+        if background:
+            self._answers[_BACKGROUND] = f"\x1b]11;rgb:{background}\x1b\\".encode()
         self.raw = bytearray()
         self._screen = _Screen(cols, rows)
         self._stream = pyte.ByteStream(self._screen)
@@ -252,7 +263,8 @@ class Terminal:
     def _answer(self) -> None:
         for query in _QUERY.finditer(self.raw, self._answered):
             self._answered = query.end()
-            os.write(self._master, _ANSWERS[query[0]])
+            if answer := self._answers[query[0]]:
+                os.write(self._master, answer)
 
     def _feed(self) -> None:
         ready = bytes(self.raw[self._fed :])

@@ -304,7 +304,7 @@ def test_that_no_other_agent_can_be_started_is_told_by_frames(
         source.reconnect()
         source.request(Refresh())
         for _ in range(2):
-            with pytest.raises(SourceError, match="cannot be started: /nonexistent: "):
+            with pytest.raises(SourceError, match="cannot start the agent: /nonexistent: "):
                 next(source.frames())
     source.reconnect()
     assert next(frames_of(source)).gpus
@@ -359,10 +359,10 @@ def test_an_agent_that_dies_is_an_error(source: LocalSource) -> None:
     ("says", "error"),
     [
         ("raise RuntimeError('no\\x1b[2J')", "ended with status 1: RuntimeError: no\ufffd[2J"),
-        ("os.write(1, b'hello\\n')", "a line that is no message: JSON is malformed"),
-        ('os.write(1, b\'{"schema":1,"version":"0.1"}\\n\')', "a line that is no message"),
-        ("os.write(1, b'\\xff\\xfe\\n')", "no message"),
-        ("os.write(1, b'[' * 100000 + b'\\n')", "no message"),
+        ("os.write(1, b'hello\\n')", "a line that is not a message: JSON is malformed"),
+        ('os.write(1, b\'{"schema":1,"version":"0.1"}\\n\')', "a line that is not a message"),
+        ("os.write(1, b'\\xff\\xfe\\n')", "not a message"),
+        ("os.write(1, b'[' * 100000 + b'\\n')", "not a message"),
         ("os.write(1, b'no end')", "ended with status 0"),
         ("while True: os.write(1, b'x' * 65536)", "a line of more than 16 MiB"),
         ("os._exit(5)", "ended with status 5"),

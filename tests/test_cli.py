@@ -60,7 +60,7 @@ def complaint(done: Done, code: int) -> str:
         (["--json", "--once"], "--once cannot be used with --json"),
         (["-i"], "expected one argument"),
         (["-i", "-1"], "expected one argument"),
-        (["--theme", "pink"], "unknown --theme 'pink': choose from ansi-dark, "),
+        (["--theme", "pink"], "unknown --theme 'pink': choose from auto, ansi-dark, "),
         (["frobnicate"], "unknown command 'frobnicate': choose from config, "),
         (["fre"], "unknown command 'fre': did you mean free? choose from config, "),
         (["\x1b[2J"], "unknown command '\\x1b[2J': choose from config, "),
@@ -70,7 +70,7 @@ def complaint(done: Done, code: int) -> str:
         (["-u", "\x1b[2J"], "-u \ufffd[2J: no such user here"),
         (["-u"], "expected one argument"),
         (["-u", "me", "--once"], "-u cannot be used with --once"),
-        (["-u", "me"], "-u is for the screen"),
+        (["-u", "me"], "-u needs the screen"),
         (["agent", "--bad"], "--bad"),
         *(
             (["-i", seconds], f"'{seconds}' is not a number of seconds from 0.1 to 60")

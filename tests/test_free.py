@@ -150,7 +150,22 @@ def test_json(h200x8: Machine) -> None:
 
 @pytest.mark.system
 @needs_everybody
-def test_mig_is_not_offered(machine: MachineFactory) -> None:
+def test_a_slice_of_a_gpu(machine: MachineFactory) -> None:
+    """Of seven, one is free: 1g.10gb+me, GPU instance 13 of GPU 0."""
+    here, uuid = machine("h100-mig"), "MIG-2b0d6f3a-51c4-5d77-8a10-9e4f00a1c004"
+    done = free(here, "--min-free", "5G")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{uuid}\n", "")
+    [gpu] = json.loads(free(here, "--json").stdout)["gpus"]
+    assert (gpu["gpu"], gpu["mig"], gpu["mig_uuid"]) == (0, "0:13", uuid)
+    done = free(here, "-n", "2")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "gputop: GPU 0:5 MIG 2g.20gb: processes of " in done.stderr
+    assert done.stderr.endswith("gputop: not enough slices: 1 free, 2 requested\n")
+
+
+@pytest.mark.system
+@needs_everybody
+def test_mig_without_a_device_is_not_offered(machine: MachineFactory) -> None:
     done = free(machine("mig-processes"), "--wait")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("it is in MIG mode") == 2
@@ -233,7 +248,9 @@ def test_a_lost_gpu(h200x8: Machine) -> None:
     assert free(h200x8, "--uuid").stdout == uuids(h200x8, 6) + "\n"
     done = free(h200x8)  # which of them CUDA still counts is not known
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"gputop: no index is exact here: .*; --uuid gives UUIDs\n", done.stderr)
+    assert re.fullmatch(
+        r"gputop: no index is exact here: .*; --uuid \(uuid=True\) gives UUIDs\n", done.stderr
+    )
     assert "GPU 2 -: the driver says: " in free(h200x8, "-n", "3").stderr
 
 

@@ -131,7 +131,7 @@ def test_what_a_list_of_hosts_may_cost() -> None:
 
 
 def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:
-    with pytest.raises(UsageError, match="this is no Slurm job"):
+    with pytest.raises(UsageError, match="this is not a Slurm job"):
         parsed("@slurm", environ={})
     with pytest.raises(UsageError, match="standard input is closed"):
         parse_hosts(["-"], {}, {}, None)
@@ -146,7 +146,7 @@ def test_a_line_for_a_shell_has_nothing_in_it_that_a_remote_chose() -> None:
     order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
     assert remote == f"exec env {order} CUDA_VISIBLE_DEVICES=GPU-1,GPU-2 $SHELL -l"
     for value in ("$(reboot)", "GPU-1;reboot", "GPU-1 x", "", "GPU-\n1", "`x`", "a,,b"):
-        with pytest.raises(SourceError, match="which is no UUID"):
+        with pytest.raises(SourceError, match="which is not a UUID"):
             line_for("uuid", HostName("n1", "n1", None), value)
 
 

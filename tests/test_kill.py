@@ -68,7 +68,7 @@ def kill(here: Machine, *words: object) -> Done:
     ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
     ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
     ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
-    ("nothing-like-it", 1, "no process on a GPU fits: gputop --once shows who is there"),
+    ("nothing-like-it", 1, "no process on a GPU matches: gputop --once shows who is there"),
     ("--signal FOO train", 2, "argument -s/--signal: 'FOO' is not a signal: give a name or"),
     ("--signal 0 train", 2, "argument -s/--signal: '0' is not a signal"),
     ("--grace -1 train", 2, "argument --grace: '-1' is not a number of seconds"),
@@ -278,7 +278,7 @@ def test_the_word_is_not_taken_from_before_it_asks(here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
         terminal.send(b"kill\rkill\r")
-        terminal.wait_for("Type kill to go on")
+        terminal.wait_for("Type kill to continue")
         terminal.send(b"\r")
         terminal.wait_for("nothing was sent")
         assert terminal.exit_code() == 1
@@ -309,7 +309,7 @@ def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine, goes_on: int) ->
         terminal.pump(0)
         until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
         terminal.send(b"\x03")
-        terminal.wait_for("SIGTERM was sent; gputop does not wait for what comes of it")
+        terminal.wait_for("SIGTERM was sent; gputop does not wait for the result")
         assert terminal.exit_code() == 130
 
 
@@ -322,7 +322,7 @@ def test_it_does_without_textual() -> None:
 def test_what_it_runs_under_wants_a_typed_word(answer: str, sent: bool, here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
-        terminal.wait_for("Type kill to go on")
+        terminal.wait_for("Type kill to continue")
         assert f"{OURSELVES}, which wants a confirmation" in terminal.text
         terminal.send(answer.encode() + b"\r")
         terminal.wait_for("SIGCONT was sent" if sent else "nothing was sent")

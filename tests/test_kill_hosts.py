@@ -81,7 +81,7 @@ def test_verdicts_of_every_host(sshd: Sshd, machine: MachineFactory) -> None:
     until(lambda: not (here[0].pids or here[1].pids))
     again = gputop("kill", "-H", "n1,n2", "--user", "me", "--yes")
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr.startswith("gputop: no process on a GPU fits")
+    assert again.stderr.startswith("gputop: no process on a GPU matches")
 
 
 def test_on_a_terminal_it_asks_once(sshd: Sshd, machine: MachineFactory) -> None:

@@ -160,7 +160,7 @@ def test_a_machine_from_a_frame(gputop_map: Map) -> None:
 def test_text_where_the_order_cannot_be_told(gputop_map: Map) -> None:
     status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), "1,0")
     assert status == 0
-    assert "2 GPUs are visible: GPU 0, GPU 1; which is cuda:0 cannot be told" in text
+    assert "2 GPUs are visible: GPU 0, GPU 1; which is cuda:0 is not known" in text
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
 
 
@@ -333,7 +333,7 @@ def test_which_gpu_a_name_is_may_not_be_known(gputop_map: Map) -> None:
     options = ("1,0", "--device", "cuda:0", "--local-rank", "1", "--jax-visible-devices", "0")
     status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), *options)
     assert status == 0
-    assert text.count("which GPU is which cannot be told") == 3
+    assert text.count("which GPU is which is not known") == 3
     status, text, _ = gputop_map(described("mixed2_koboldcpp1023"), "1,0", "--device", "cuda:2")
     assert status == 1
 

@@ -41,7 +41,7 @@ REFUSED = {
     "tmux": "what tmux starts it with is not in the text",
     "screen": "what screen starts it with is not in the text",
     "for-loop": "i is set in a block, a pipe or a condition",
-    "local-rank": "the text does not tell $SLURM_LOCALID",
+    "local-rank": "the text does not give $SLURM_LOCALID",
     "two-jobs-nl": "several programs or values: python a.py: 0; python b.py: 1",
     "echo": "it starts no program and sets nothing",
     "py-int": "1 is no string that the text tells",
@@ -175,7 +175,7 @@ def test_the_editor_answers_the_same(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not tell $GPU"),
+        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not give $GPU"),
         ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 is not followed to an end"),
         (
             "kubectl run x --env=CUDA_VISIBLE_DEVICES=1",

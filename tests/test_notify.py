@@ -113,7 +113,7 @@ def test_a_command_gets_the_message_as_one_argument(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("false", "false ended with status 1: nobody may know"),
+        ("false", "false ended with status 1: the message may not have arrived"),
         ("no-such-program -x", "no-such-program is not found: give its whole path"),
         ("/etc/passwd", "/etc/passwd cannot be started: "),
     ],

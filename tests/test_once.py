@@ -120,11 +120,10 @@ def test_instances_of_a_mig_gpu_are_told_apart(machine: MachineFactory) -> None:
 
 
 def test_mig_devices_have_lines(machine: MachineFactory) -> None:
-    rows = table(look(machine({"base": "h100-mig", "processes": None})), "GPU  GI")
-    assert [(row["GPU"], row["GI"], row["CI"]) for row in rows] == [
-        ("0", "2", "0"), ("0", "5", "0"), ("0", "11", "0"), ("0", "13", "0"),
-        ("1", "1", "0"), ("1", "1", "1"), ("1", "3", "0"),
-    ]  # fmt: skip
+    rows = table(look(machine({"base": "h100-mig", "processes": None})), "GPU    PROFILE")
+    numbers = [row["GPU"] for row in rows]
+    assert numbers == ["0:2", "0:5", "0:11", "0:13", "1:1", "1:1/1", "1:3"]
+    assert [row["WHO"] for row in rows] == [*["no process"] * 3, "free", *["no process"] * 3]
     assert (rows[1]["PROFILE"], rows[1]["MEM-MiB"]) == ("2g.20gb", "12288/19968")
     assert rows[1]["MIG-UUID"] == "MIG-2b0d6f3a-51c4-5d77-8a10-9e4f00a1c002"
 

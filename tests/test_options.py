@@ -50,7 +50,7 @@ def test_before_and_behind_a_command_are_the_same_or_refused(
         if dest in takes:
             assert isinstance(before, dict)
             assert before == behind != plain
-        elif "goes behind the command" in str(before):  # the command has another of that name
+        elif "after the command: gputop" in str(before):  # the command has another of that name
             assert not isinstance(behind, str) or "is not an option" not in behind
         else:
             refusal = f"{flag} is not an option of gputop {command}"

@@ -32,8 +32,10 @@ def run(*command: str) -> str:
 
 def completed(script: str, *words: str) -> list[str]:
     """What bash itself makes of the script for the last word."""
-    line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_gputop 2>/dev/null"
-    return run("bash", "-c", f'{script}\n{line}; echo "${{COMPREPLY[@]}}"').split()
+    line = " ".join(words).replace("@ ", "@")  # readline breaks words at @
+    start = f"COMP_LINE='{line}' COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+    shown = f'{script}\n{start}; _gputop 2>/dev/null; echo "${{COMPREPLY[@]}}"'
+    return run("bash", "-c", shown).split()
 
 
 def test_completion_in_bash() -> None:
@@ -42,6 +44,45 @@ def test_completion_in_bash() -> None:
     assert completed(script, "gputop", "free", "--min") == ["--min-free"]
     assert completed(script, "gputop", "help", "ke") == ["keys"]
     assert completed(script, "gputop", "--theme", "ansi-l") == ["ansi-light"]
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a recording and settings with groups, and a gputop in PATH that reads them."""
+    (tmp_path / "gputop").mkdir()
+    (tmp_path / "gputop" / "config.toml").write_text('[groups]\nlab = ["a"]\nlarge = ["b"]\n')
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gputop").write_text(f'#!/bin/sh\nexec {" ".join(GPUTOP)} "$@"\n')
+    (tmp_path / "bin" / "gputop").chmod(0o755)
+    (tmp_path / "night.gputop").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("groups")
+def test_files_programs_and_groups_are_completed() -> None:
+    script = run(*GPUTOP, "--completion", "bash")
+    assert completed(script, "gputop", "replay", "ni") == ["night.gputop"]
+    assert completed(script, "gputop", "free", "--hosts", "ni") == ["night.gputop"]
+    assert "env" in completed(script, "gputop", "run", "-n", "2", "--", "en")
+    assert completed(script, "gputop", "free", "-H", "@") == ["@slurm", "@lab", "@large"]
+    assert completed(script, "gputop", "free", "-H", "@", "la") == ["lab", "large"]
+
+
+@pytest.mark.usefixtures("groups")
+@pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
+def test_files_programs_and_groups_are_completed_in_fish() -> None:
+    Path("gputop.fish").write_text(run(*GPUTOP, "--completion", "fish"))
+    for line, word in (
+        ("gputop replay nig", "night.gputop"),
+        ("gputop free -H @la", "@large"),
+        ("gputop run -n 2 -- en", "env"),
+        ("gputop --theme ansi-l", "ansi-light"),
+    ):
+        found = run("fish", "-c", f"source gputop.fish; complete -C '{line}'")
+        assert word in [row.split("\t")[0] for row in found.splitlines()], line
 
 
 def test_version_names_the_libraries() -> None:
@@ -70,6 +111,7 @@ def test_the_wheel(tmp_path: Path) -> None:
     assert {
         "share/bash-completion/completions/gputop",
         "share/zsh/site-functions/_gputop",
+        "share/fish/vendor_completions.d/gputop.fish",
         "share/man/man1/gputop.1",
     } <= set(names)
     (path,) = installed.rglob("gputop.1")
@@ -87,6 +129,10 @@ def check_man_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for command in HELP:
         assert f"gputop {command}" in text.replace(r"\fR", "").replace(r"\fI", "")
+    name = text.partition(".SH NAME\n")[2].partition("\n.SH")[0]
+    assert name == r"gputop \- a terminal monitor for NVIDIA GPUs"
+    about = text.partition(".SH DESCRIPTION\n")[2].partition("\n.SH")[0]
+    assert len(about.split()) > 60
     headings = re.findall(r"^\.SH (.+)$", text, re.M)
     assert headings[-4:] == ["KEYS", "FILTER", "FILES", "EXIT STATUS"]
     assert "signals.jsonl" in text.partition(".SH FILES")[2].partition(".SH EXIT")[0]

@@ -57,6 +57,7 @@ def test_without_what_is_nobodys_business(here: Machine, tmp_path: Path) -> None
                            "config.toml"]  # fmt: skip
     assert all(f"  {name} " in done.stdout for name in found)
     assert "left out: command lines" in done.stdout
+    assert "`pytest -m gpu`" in done.stdout
     everything = "\n".join(found.values())
     for word in (SECRET, "train.py", socket.gethostname(), str(Path.home()) + "/"):
         assert word not in everything, word

@@ -49,6 +49,28 @@ def start(machine: Machine, *words: str) -> subprocess.Popen[str]:
     return machine.popen([*RUN, *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.system
+@needs_everybody
+def test_a_slice_is_reserved(machine: MachineFactory) -> None:
+    here, uuid = machine("h100-mig"), "MIG-2b0d6f3a-51c4-5d77-8a10-9e4f00a1c004"
+    job = start(here, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; read x")
+    assert job.stderr is not None
+    assert line(job) == f"{uuid}\n"
+    assert job.stderr.readline() == took("GPU 0:13")
+    other = here.run([*RUN, "--", "true"])
+    assert other.returncode == 1
+    assert "GPU 0:13 MIG 1g.10gb+me: it is reserved by " in other.stderr
+    listed = here.run([*GPUTOP, "reserve", "--list"]).stdout
+    assert listed.splitlines()[1].split()[:2] == ["0:13", ME]
+    [slice_] = [d for g in json.loads(here.run([*GPUTOP, "--json"]).stdout)["gpus"]
+                for d in g["mig"] if d["uuid"] == uuid]  # fmt: skip
+    assert slice_["reservation"]["user"] == ME
+    done = here.run([*GPUTOP, "reserve", "--release", "0:13"])
+    assert done.stdout.startswith("GPU 0:13 released: sh -c ")
+    assert here.run([*RUN, "--", "true"]).returncode == 0
+    job.communicate("\n")
+
+
 def took(gpus: str) -> str:
     """What `gputop run` says before the program begins."""
     return f"gputop: {gpus} reserved until the program ends\n"
@@ -77,8 +99,8 @@ def test_the_programs_words_are_its_own() -> None:
     ("words", "code", "said"),
     [
         (["run", "--"], 2, "nothing to run"),
-        (["run", "--", "no-such-program"], 127, "no-such-program: there is no such program"),
-        (["run", "--", "/no/such\x1b"], 127, "/no/such�: there is no such program"),
+        (["run", "--", "no-such-program"], 127, "no-such-program: no such program"),
+        (["run", "--", "/no/such\x1b"], 127, "/no/such�: no such program"),
         (["run", "--", "/etc/passwd"], 126, "/etc/passwd cannot be executed: is it a program"),
         (["run", "--", "/etc"], 126, "/etc cannot be executed: is it a program"),
         (["run", "-n", "0", "--", "true"], 2, "-n 0 is not a number of GPUs"),
@@ -255,7 +277,7 @@ def test_a_folder_that_another_user_keeps_locked(h200x8: Machine, tmp_path: Path
     assert said[:2] == ["2", "6"]
     assert said[2] == "gputop: not enough GPUs: 0 free, 1 requested"
     errors = [job.communicate()[1] for job in jobs]
-    kept = f"gputop: somebody keeps {tmp_path}/locks locked: gputop goes on without its lock"
+    kept = f"gputop: somebody keeps {tmp_path}/locks locked: gputop continues without its lock"
     assert sum(kept in error for error in errors) >= 2
 
 

@@ -28,8 +28,8 @@ def words(picture: Path) -> str:
 def test_pictures_of_the_demo_are_of_today(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], check=True, cwd=FOLDER.parent)
     stale = [
-        fresh.name
-        for fresh in sorted(tmp_path.glob("*.svg"))
-        if not (FOLDER / fresh.name).exists() or words(FOLDER / fresh.name) != words(fresh)
+        str(name)
+        for name in sorted(fresh.relative_to(tmp_path) for fresh in tmp_path.rglob("*.svg"))
+        if not (FOLDER / name).exists() or words(FOLDER / name) != words(tmp_path / name)
     ]
     assert not stale, "run python -m tests.screenshots"

@@ -63,7 +63,7 @@ async def test_a_viewer_looks_and_touches_nothing(here: Machine) -> None:
     until(lambda: all(map(gone, processes)))
 
 
-TOO_MANY = "too many questions wait: ask again"
+TOO_MANY = "too many requests are pending: try again"
 
 
 def door_of(viewer: int) -> socket.socket:

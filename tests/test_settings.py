@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from textual import events
 
 from gputop.errors import UsageError
+from gputop.model.metrics.process import SOMETIMES
 from gputop.protocol.messages import Refresh, SetInterval
 from gputop.settings import (
     ProcessSettings,
@@ -96,7 +98,7 @@ def test_what_is_right_is_used_and_every_mistake_named(tmp_path: Path) -> None:
         "idle_after = -1\nsort = 'no'\ncolumns = ['pid', 'colour', 'user']\n"
     )
     settings, mistakes = usable(path)
-    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "ansi-dark", True)
+    assert (settings.interval, settings.theme, settings.readonly) == (5.0, "auto", True)
     assert settings.processes == ProcessSettings(columns=("pid", "user"))
     places = ("theme", "font", "processes.idle_after", "processes.columns", "processes.sort")
     assert sorted(mistake.split(": ")[1] for mistake in mistakes) == sorted(places)
@@ -142,19 +144,19 @@ def test_the_command_prints_a_file_that_says_the_same(
     assert "# seconds between refreshes [file]\ninterval = 2.5\n" in printed
     assert read(tmp_path, printed) == from_file(path)
     assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
-    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+    assert gputop(here, "config", "--check").stdout == f"{path}: no mistakes\n"
 
 
 @pytest.mark.system
 def test_the_command_says_what_is_wrong(machine: MachineFactory) -> None:
     here = machine("h200x8")
     path = written(here, "[keys]\n'time.run' = 'F'\n'manual.quit' = 'x'\n'pid.0' = 'y'\n")
-    assert gputop(here, "config", "--check").stdout == f"{path}: all is well\n"
+    assert gputop(here, "config", "--check").stdout == f"{path}: no mistakes\n"
     path = written(here, "interval = 0\ntheme = 'x'\n[keys]\n'main.filters' = 'F'\n")
     done = gputop(here, "config", "--check")
     assert (done.returncode, done.stdout) == (2, "")
     assert [line.count("config.toml") for line in done.stderr.splitlines()] == [1, 1, 1]
-    assert f"{path}: keys.main.filters: there is no such name; the names are: app." in done.stderr
+    assert f"{path}: keys.main.filters: no such key; the keys are: app." in done.stderr
     written(here, "interval = 0\n")
     for arguments in (["config"], ["config", "--check"]):
         done = gputop(here, *arguments)
@@ -213,6 +215,43 @@ async def test_columns_are_chosen_and_moved() -> None:
         assert screen.line_with("COMMAND").split()[:3] == ["GPU", "USER", "PID"]
         await screen.press("C", *["down"] * 3, "left_square_bracket", "enter")
         assert len(screen.line_with("COMMAND").split()) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"),
+    [
+        ("enter", ()),
+        ("j space space enter", ()),
+        ("j j j j space enter", ("type", "idle_for?", "rss?", "state?")),
+        ("j j j j space space enter", ("idle_for?", "rss?", "state?")),
+        ("j j j j space space space enter", ()),
+    ],
+)
+async def test_what_is_auto_stays_auto(keys: str, columns: tuple[str], tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    frame = frame_of(gpu_of(0), process_of(401))
+    async with shown(frame, size=(80, 30), settings=Session(path=path)) as screen:
+        await screen.press("C")
+        for row in (r"\[x\]    PID ", r"\[auto\] TYPE ", r"\[auto\] IDLE ", r"\[ \]    THREADS "):
+            assert re.search(row, screen.text)
+        assert "▸" not in screen.text
+        assert screen.lines[-1].strip().endswith("  Enter save  Esc cancel")
+        await screen.press(*keys.split())
+    kept = from_file(path).processes.columns
+    assert tuple(name for name in kept if name.removesuffix("?") in SOMETIMES) == columns
+    assert bool(kept) == bool(columns)
+    async with shown(
+        frame, size=(80, 30), settings=Session(processes=ProcessSettings(kept))
+    ) as again:
+        assert ("TYPE" in again.line_with("COMMAND")) == ("type" in columns)
+
+
+def test_a_column_can_be_auto_only_once_and_only_some_can(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[processes]\ncolumns = ["pid", "type?", "type", "pid?"]\n')
+    settings, [mistake] = usable(path)
+    assert settings.processes.columns == ("pid", "type")
+    assert "there is no column 'pid?'" in mistake
 
 
 async def test_panes_are_hidden_and_come_back(tmp_path: Path) -> None:

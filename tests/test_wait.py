@@ -130,12 +130,12 @@ def test_nothing_is_said_to_have_ended_that_has_not(here: Machine) -> None:
     here.fail("*", "DRIVER_NOT_LOADED")
     line = waiting.says()
     assert line.startswith("gputop: ")
-    assert line.endswith("; waiting goes on")
+    assert line.endswith("; still waiting")
     here.heal()
-    assert waiting.says() == "gputop: the wait goes on as before"
+    assert waiting.says() == "gputop: it can be read again"
     os.kill(waiting.agent, signal.SIGKILL)
-    assert waiting.says() == "gputop: the agent ended with status -9; waiting goes on"
-    assert waiting.says() == "gputop: the wait goes on as before"
+    assert waiting.says() == "gputop: the agent ended with status -9; still waiting"
+    assert waiting.says() == "gputop: it can be read again"
     here.kill("train")
     status, out, _ = waiting.ends()
     assert status == 0
@@ -226,7 +226,7 @@ def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
     status, out_, errors = waiting.ends()
     assert status == 5
     assert re.fullmatch(r"GPU 0 on \S+ has been below 5 % for 1s", out_)
-    assert errors == "gputop: false ended with status 1: nobody may know"
+    assert errors == "gputop: false ended with status 1: the message may not have arrived"
 
 
 @pytest.mark.system
@@ -241,7 +241,7 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
     assert raw.endswith(b": it has ended\a\a")
     status, out, errors = Waiting(here, "nothing-like-it").ends()
     assert (status, out) == (1, "")
-    assert errors == "gputop: no process on a GPU fits: gputop --once shows who is there"
+    assert errors == "gputop: no process on a GPU matches: gputop --once shows who is there"
     bare = machine("no-driver")
     assert Waiting(bare, "--free").ends()[:2] == (3, "")
     waiting = Waiting(bare, here.pids["train"])

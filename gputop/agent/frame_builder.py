@@ -15,7 +15,14 @@ from gputop.agent.process.enrichment import Enrichment
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, GpuState, Reservation, SlurmJob, overdue_state
+from gputop.model.machine.gpu import (
+    Gpu,
+    GpuState,
+    MigDevice,
+    Reservation,
+    SlurmJob,
+    overdue_state,
+)
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -45,7 +52,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     nested: bool
     """See `Host.nested`."""
     reservations: dict[str, Reservation]
-    """Keyed by the UUID of the GPU."""
+    """Keyed by the UUID of the GPU or MIG device."""
     jobs: Mapping[int, SlurmJob]
     """By the N of /dev/nvidiaN."""
 
@@ -62,6 +69,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
                 **values,
                 "health": _with_xids(values.get("health"), reading.xids),
                 "state": _state(reading),
+                "mig": self._mig(values.get("mig")),
             },
             memory_unaccounted=unaccounted_of(sample),
             idle_for=idle_for,
@@ -72,6 +80,13 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             stale_for=reading.stale_for,
             error=sample.error,
         )
+
+    def _mig(self, devices: tuple[MigDevice, ...] | None) -> tuple[MigDevice, ...] | None:
+        """Return MIG devices with their reservations."""
+        if not devices or not self.reservations:
+            return devices
+        reserved = self.reservations.get
+        return tuple(replace(device, reservation=reserved(device.uuid or "")) for device in devices)
 
     def processes(self, reading: GpuReading) -> list[Process]:
         newest = latest_start(reading.sample.listed)

@@ -64,7 +64,7 @@ class Responder:
             del self._waiting[1 : 1 + len(refused)]
             self._changed.notify()
         for oldest, _ in refused:
-            self._send(Reply(request=oldest.id, error="too many questions wait: ask again"))
+            self._send(Reply(request=oldest.id, error="too many requests are pending: try again"))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()

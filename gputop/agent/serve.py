@@ -135,7 +135,7 @@ def serve(
     _endings.append(handler.finish)
     requests.handlers.put(handler)
     gc.enable()
-    gc.freeze()  # these objects stay: scanning them again and again costs a tick
+    gc.freeze()  # these objects stay: scanning them repeatedly costs a tick
     while True:
         schedule.wait()
         frame = collector.collect(schedule.interval, schedule.timeout)

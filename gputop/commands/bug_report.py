@@ -26,6 +26,10 @@ from gputop.settings import read, user_named
 
 _LOOKS = 3
 """Frames in the archive, the last ones: they have rates and what is read late."""
+_COMPARE = (
+    "If a number is wrong: in a clone of gputop `pytest -m gpu` compares all of them with"
+    " nvidia-smi and the CUDA driver, in ten minutes, and writes a page to send along."
+)
 _HOMES = re.compile(r"/home/[^/\s]+")
 
 
@@ -79,7 +83,7 @@ def contents(texts: dict[str, str], path: str, whole: bool) -> str:
         " PIDs, paths of libraries. --with-commands leaves out no more than what may"
         " be a secret."
     )
-    return f"{printable(path)} holds\n{sizes}\n{out}\n"
+    return f"{printable(path)} holds\n{sizes}\n{out}\n{_COMPARE}\n"
 
 
 def _settings(whole: bool) -> str:

@@ -64,7 +64,7 @@ def _text(options: argparse.Namespace, path: Path) -> str:
     settings = from_environment(in_file, os.environ)
     variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
     origins = {**_set_in(text or ""), **variables}
-    state = "" if text is not None else " (there is no such file)"
+    state = "" if text is not None else " (no such file)"
     return document(settings, origins, f"{path}{state}")
 
 
@@ -77,7 +77,7 @@ def _check(path: Path) -> str:
             complain(mistake)
         raise UsageError(mistakes[-1])
     from_environment(settings, os.environ)
-    return f"{path}: {'all is well' if path.exists() else 'no such file; the defaults'}\n"
+    return f"{path}: {'no mistakes' if path.exists() else 'no such file: the defaults are used'}\n"
 
 
 def _wrong_keys(path: Path, settings: Settings) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _wrong_keys(path: Path, settings: Settings) -> Iterator[str]:
     valid = binding_ids(ReplayApp, ManualApp)
     for name in settings.keys.keys() - valid:
         others = " ".join(sorted(valid))
-        yield f"{path}: keys.{name}: there is no such name; the names are: {others}"
+        yield f"{path}: keys.{name}: no such key; the keys are: {others}"
 
 
 def _wrong_groups(path: Path, settings: Settings) -> Iterator[str]:

@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--listen", metavar="HOST:PORT", type=address,
-        help=f"where it listens (default: {_LISTEN}); port 0 is any that is free")  # fmt: skip
+        help=f"where it listens (default: {_LISTEN}); port 0 picks a free one")  # fmt: skip
     where.add_argument("--textfile", metavar="DIR",
         help=f"write {_FILE} into this folder for node_exporter, and listen nowhere")  # fmt: skip
     where.add_argument("--rules", action="store_true",
@@ -76,11 +76,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the names, labels and units of dcgm-exporter instead of gputop's own")  # fmt: skip
     add("--processes", action="store_true", help="single processes as well, see below")
     add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
-    add("--tls-key", metavar="FILE", help="its key, where that is a file of its own")
+    add("--tls-key", metavar="FILE", help="its key, if that is in a separate file")
     add("--tls-client-ca", metavar="FILE",
-        help="ask clients for a certificate that this one has signed")  # fmt: skip
+        help="require client certificates signed by this one")  # fmt: skip
     add("--auth-file", metavar="FILE",
-        help="ask clients for what its line USER:PASSWORD says (basic auth)")  # fmt: skip
+        help="require the USER:PASSWORD on its only line (basic auth)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:

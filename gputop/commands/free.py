@@ -10,14 +10,16 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.allocation.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.allocation.taken import plain_value
 from gputop.commands.shared.hosts import answers_of, complain_of, named, of_host
 from gputop.commands.shared.options import HOSTS, JSON
-from gputop.commands.targets.gpu_request import add_pick_options, pick_request, plain_value
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough, tally
+from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, value_for
+from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import value_of
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, printable
@@ -78,34 +80,27 @@ def run(options: argparse.Namespace) -> int:
     if options.hosts:
         host, picked = _first_that_fits(options, request)
     else:
-        host, picked = None, Watch(None, options, request, options.wait or 0).watch()
+        host, picked = None, _picked(options, request, options.wait or 0, None)
     return _print(options, request, host, picked)
 
 
 def _print(
     options: argparse.Namespace, request: PickRequest, host: HostName | None, picked: Picked
 ) -> int:
-    """Print what was picked. GputopError if there are not enough GPUs."""
+    """Print what was picked. NotEnoughGpusError."""
     frame, pick = picked
     order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
-    value = value_for(frame, pick.gpus, order, _by_uuid(options)) if pick.gpus else PickedValue()
-    notes = [note for note in (pick.note, value.note, _jobs_note(frame)) if note]
-    for note in notes:
+    value = value_of(frame, pick, order, _by_uuid(options)) if pick.gpus else PickedValue()
+    notes = [note for note in (pick.note, value.note) if note]
+    for note in notes if pick.gpus else ():  # otherwise the error says it
         complain(of_host(host, note))
-    error = None if pick.gpus else not_enough(frame, pick, request)
     if options.json:
         _write(named(_json(frame, pick, value.text, notes), host))
     elif value.text:
         _write(line_for(options.form, host, value.text))
-    if error is not None:
-        raise error
+    if not pick.gpus:
+        raise not_enough(picked, request)
     return 0 if value.text else 1
-
-
-def _jobs_note(frame: Frame) -> str | None:
-    if not frame.host.jobs_unknown:
-        return None
-    return "Slurm's jobs run here, and which GPUs they hold cannot be read: only root can"
 
 
 def line_for(form: str, host: HostName | None, value: str) -> str:
@@ -136,8 +131,15 @@ def _json(frame: Frame, pick: GpuPick, value: str | None, notes: list[str]) -> s
         gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
         for gpu in frame.gpus
     }
+    parts = {
+        part.number: {**gpus[part.gpu.index], "mig": part.number, "mig_uuid": part.device.uuid}
+        for part in slices_of(frame)
+    }
     picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
+    if pick.slices:
+        picked = [parts[number] for number in pick.numbers]
     refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
+    refused += [{**parts[n], "reason": reason} for n, reason in pick.slice_reasons.items()]
     return json.dumps({"value": value, "gpus": picked, "refused": refused, "notes": notes})
 
 
@@ -179,7 +181,7 @@ def _first_that_fits(
 def _picked(
     options: argparse.Namespace, request: PickRequest, wait: float, host: HostName | None
 ) -> Picked:
-    return Watch(host, options, request, wait).watch()
+    return Watch(request, wait, options.window, host, options.demo, complain).watch()
 
 
 def _refusals(refused: dict[HostName | None, Picked]) -> str:
@@ -234,9 +236,9 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     try:
         queries, pick = within(_CLUSTER_TIMEOUT, find)
     except TimeoutError:
-        words = f"no whole answer has come within {_CLUSTER_TIMEOUT:g} s"
+        words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
-    guess = "" if queries.exporter.free else "; who is on a GPU it does not tell"
+    guess = "" if queries.exporter.free else "; it does not say who is on a GPU"
     complain(f"{pick.host.requested_name}: by {queries.exporter.name}{age}{guess}")
     return pick

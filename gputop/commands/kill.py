@@ -110,7 +110,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--grace", metavar="SEC", type=_grace, default=10.0,
         help="seconds to wait for their end (default: 10)")  # fmt: skip
     add("--descendants", action="store_true", help="also what they started, parents first")
-    add("--dry-run", action="store_true", help="only tell what would be signalled")
+    add("--dry-run", action="store_true", help="only print what would be signalled")
     add("--yes", action="store_true",
         help="do not ask; leave other users' and containers' processes alone")  # fmt: skip
     add("--foreign", action="store_true",
@@ -220,7 +220,7 @@ def _signalled(plans: _Plans, forced: Set[Caution], options: argparse.Namespace)
         hosts = [host for host in plans if host is not None]
         return dict(answers_of(hosts, send, timeout, words))
     except KeyboardInterrupt:
-        complain(f"{name} was sent; gputop does not wait for what comes of it")
+        complain(f"{name} was sent; gputop does not wait for the result")
         raise
 
 
@@ -251,7 +251,7 @@ def _confirmed(plans: _Plans, options: argparse.Namespace) -> Set[Caution]:
 def _question(number: int, count: int, hosts: int, cautious: bool) -> str:
     processes = "this process" if count == 1 else f"these {count} processes"
     processes += f" on {hosts} hosts" if hosts > 1 else ""
-    hint = "Type kill to go on" if cautious else "[y/N]"
+    hint = "Type kill to continue" if cautious else "[y/N]"
     return f"Send {signal_name(number)} to {processes}? {hint}: "
 
 

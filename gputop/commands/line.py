@@ -24,7 +24,7 @@ def run(options: Namespace) -> int:
     default = DEFAULT_HOSTS if len(options.hosts) > 1 else DEFAULT
     line = format_line(options.format or default)
     if options.watch:
-        from gputop.commands.shared.follow_hosts import watch
+        from gputop.commands.shared.follow import watch
 
         return watch(options, Rounds(options.hosts or (None,), line).receive)
     ask = partial(frame_of, demo=options.demo, writer="gputop.export.line")

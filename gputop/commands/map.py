@@ -32,8 +32,8 @@ from gputop.model.machine.environment import NAME, ORDER, Environ
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.output import write
-from gputop.protocol.messages import Context, Probe
-from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
+from gputop.protocol.messages import Probe
+from gputop.sources.ask import TIMEOUT, answers, ask, context_of, is_whole, readable_frame
 from gputop.sources.opening import TABLE, open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
     def ask_host(host: HostName | None) -> tuple[str, int]:
         with closing(open_source(host, _INTERVAL, demo=options.demo, less=TABLE)) as source:
-            frame = readable_frame(source, answers if options.pid is None else _is_whole)
+            frame = readable_frame(source, answers if options.pid is None else is_whole)
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
     more = TIMEOUT + 2 * _PROBE_TIMEOUT * options.verify
@@ -153,12 +153,6 @@ def _answer(
     return text.rstrip("\n") + "\n", status
 
 
-def _is_whole(frame: Frame) -> bool:
-    """Return whether all GPUs have answered, and the CUDA context of each process is read."""
-    processes = [process for process in frame.processes if process.start_time is not None]
-    return answers(frame) and all(process.cuda_context is not None for process in processes)
-
-
 def _layers(options: argparse.Namespace) -> Layers:
     return read_layers(
         options.tf_visible_devices,
@@ -173,10 +167,7 @@ def _layers(options: argparse.Namespace) -> Layers:
 
 def _of_pid(pid: int, source: Source, frame: Frame) -> MappingReport:
     """Return what the CUDA variables of a process mean."""
-    context = ask(source, Context(pid), TIMEOUT).context
-    if context is None:
-        raise UsageError(f"there is no process {pid} here, or it has ended")
-    process = LogicalNames(frame).of(pid, context)
+    process = LogicalNames(frame).of(pid, context_of(source, pid))
     usage = usage_of(without(frame, pid))
     advice = (*process.advice, *advise(process.mapping, usage, beside=process.on))
     return MappingReport(process.mapping, advice, process)
@@ -229,7 +220,7 @@ def _variables(
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
     if options.unset:
         if options.value is not None:
-            raise UsageError("--unset and a VALUE exclude each other: leave one of them out")
+            raise UsageError("--unset cannot be used with a VALUE")
         return None, order, ()
     if options.value is None:
         environ = Environ(callers_environment())

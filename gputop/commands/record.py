@@ -10,7 +10,6 @@ import sys
 from contextlib import closing
 from typing import NoReturn
 
-from gputop.commands.shared.follow_hosts import follow_hosts
 from gputop.commands.shared.hosts import complain_of, of_host
 from gputop.commands.shared.options import HOSTS
 from gputop.commands.shared.values import duration, size
@@ -22,6 +21,7 @@ from gputop.recording.contents import Commands, recorded
 from gputop.recording.days import default_folder
 from gputop.recording.writer import HostFolders, Limits, RecordingWriter
 from gputop.settings import user_named
+from gputop.sources.follow_hosts import HostFollower
 from gputop.sources.ssh.names import HostName
 
 DESCRIPTION = (
@@ -81,12 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of other users' commands: nothing, the name of the program or script (default), or"
         " all of it; never what looks like a secret")  # fmt: skip
     add("--unit", action="store_true",
-        help="record nothing; print a unit for systemd --user that does so")  # fmt: skip
+        help="print a unit for systemd --user that records, and record nothing")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     if options.demo and options.path is None:
-        raise UsageError("--demo is an invented machine: say where, as demo/")
+        raise UsageError("--demo needs a path to record to, such as demo/")
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
         write(_unit(path, options))
@@ -97,7 +97,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         with closing(_writer(path, options, limits)) as writer:
             write(f"recording {_whom(options)} every {options.every:g} s to {writer.path}\n")
-            _record(writer, options)
+            hosts = options.hosts or (None,)
+            with closing(HostFollower(hosts, options.every, options.demo)) as follower:
+                _record(writer, options, follower)
     except KeyboardInterrupt:
         return 0
 
@@ -108,9 +110,6 @@ def _writer(
     """Return a writer in which no host takes what is another's. GputopError."""
     hosts = [host.requested_name for host in options.hosts]
     if hosts and (path.endswith("/") or os.path.isdir(path)):
-        from gputop.sources.ssh.client import allow_many_files
-
-        allow_many_files()  # each folder has two
         return HostFolders(path, hosts, options.every, limits, complain)
     return RecordingWriter(path, options.every, limits, complain, hosts=max(1, len(hosts)))
 
@@ -122,18 +121,22 @@ def _whom(options: argparse.Namespace) -> str:
     return hosts[0].requested_name if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
-def _record(writer: RecordingWriter | HostFolders, options: argparse.Namespace) -> NoReturn:
+def _record(
+    writer: RecordingWriter | HostFolders, options: argparse.Namespace, follower: HostFollower
+) -> NoReturn:
     """Record until no host is left that can be recorded, which is a GputopError."""
     me = user_named("me")
     problems: dict[HostName | None, str] = {}
     swollen: set[HostName | None] = set()
-    for host, news in follow_hosts(options.hosts or (None,), options.every, options.demo):
+    for host, news in follower:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.requested_name
             user = (host and host.target.rpartition("@")[0]) or me
             is_swollen = writer.is_swollen(name)
             if is_swollen and host not in swollen:
-                complain(of_host(host, "this day is large: others' commands are left out of it"))
+                complain(
+                    of_host(host, "this day's file is large: other users' commands are left out")
+                )
             (swollen.add if is_swollen else swollen.discard)(host)
             commands: Commands = "none" if is_swollen else options.commands
             writer.append(name, recorded(news, commands, user))

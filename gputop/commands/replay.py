@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     recording = Recording(Path(options.path or default_folder()))
     host = _host(recording.hosts, options.recorded_host)
     if reason := unfit_reason(os.environ):
-        raise UsageError(f"{reason}; a replay needs one")
+        raise UsageError(f"{reason}; a replay needs a terminal")
     return _show(recording, host, at, options)
 
 

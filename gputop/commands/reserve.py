@@ -6,16 +6,17 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from shlex import quote
 from typing import NoReturn
 
+from gputop.allocation.reserve_watch import HELD, reserved, user_name, with_our_hold
 from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
-from gputop.commands.targets.reserve_watch import HELD, reserved, user_name, with_our_hold
 from gputop.errors import GputopError
 from gputop.export.table import aligned
 from gputop.model.machine import text
-from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.model.machine.gpu import Gpu, gpus_named, mig_number
 from gputop.output import complain, write
 from gputop.reservations import holder
 from gputop.reservations.hold import Hold, remove
@@ -94,13 +95,15 @@ def _reserve_in_child(options: argparse.Namespace) -> int:
 def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
     """Reserve, write the line for the shell to the pipe `pipe`, and become the holder until
     `session`, the PID of the session's leader, ends (0: there is no leader)."""
-    request = pick_request(options)
+    request, wait = pick_request(options), options.wait or 0
     words = f"gputop reserve --for {text.duration(options.seconds)}"
-    with reserved(options, request, words, options.seconds) as (taken, holds):
+    with reserved(
+        request, wait, words, options.uuid, options.window, options.seconds, complain
+    ) as (taken, holds):
         values = {**taken.variables, HELD: with_our_hold(callers_environment())}
         line = "export " + " ".join(f"{name}={quote(value)}" for name, value in values.items())
         end = text.clock_time(time.time() + options.seconds, time.time())
-        complain(f"{taken.words} reserved until {end}, or until this session ends")
+        complain(f"{taken} reserved until {end}, or until this session ends")
         os.write(pipe, f"{line}\n".encode())
         os.close(pipe)
         _hold(holds, options.seconds, session)
@@ -124,7 +127,7 @@ def _hold(holds: list[Hold], seconds: float, leader: int) -> NoReturn:
 
 def _list() -> int:
     locks, gpus = read_locks(), _gpus()
-    names = {gpu.uuid: str(gpu.index) for gpu in gpus}
+    names = _numbers(gpus)
     rows = [[names.get(lock.uuid, lock.uuid), *_cells(lock)] for lock in locks]
     heads = ("GPU<", "USER<", "PID", "SINCE", "UNTIL<", "COMMAND<")
     write(aligned(heads, rows) + "\n" if rows else "nothing is reserved\n")
@@ -149,17 +152,27 @@ def _release(word: str) -> int:
         raise GputopError(f"you have reserved nothing that {shown!r} names: gputop reserve --list")
     for lock in own:
         remove(lock)
-    names = {gpu.uuid: f"GPU {gpu.index}" for gpu in _gpus()}
+    names = _numbers(_gpus())
     for lock in own:
-        write(f"{names.get(lock.uuid, lock.uuid)} released: {lock.command or text.MISSING}\n")
+        name = f"GPU {names[lock.uuid]}" if lock.uuid in names else lock.uuid
+        write(f"{name} released: {lock.command or text.MISSING}\n")
     return 0
 
 
 def _uuids(word: str) -> set[str]:
-    """Return the UUIDs that a word names: an index by the driver, a UUID by the reservations."""
+    """Return the UUIDs that a word names: a number by the driver, a UUID by the reservations."""
+    if ":" in word:
+        return {uuid for uuid, number in _numbers(_gpus()).items() if uuid and number == word}
     if not word.isdecimal():
         return {lock.uuid for lock in read_locks() if lock.uuid.lower().startswith(word.lower())}
     return {gpu.uuid for gpu in gpus_named(_gpus(), word) if gpu.uuid}
+
+
+def _numbers(gpus: Sequence[Gpu]) -> dict[str | None, str]:
+    """Return the numbers of GPUs and MIG devices by their UUIDs."""
+    slices = {device.uuid: mig_number(gpu.index, device.gi, device.ci)
+              for gpu in gpus for device in gpu.mig or ()}  # fmt: skip
+    return {**{gpu.uuid: str(gpu.index) for gpu in gpus}, **slices}
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from gputop.allocation.gpu_watch import Watch
+from gputop.allocation.reserve_watch import HELD, command_text, reserved, with_our_hold
+from gputop.allocation.taken import take
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
-from gputop.commands.targets.gpu_watch import Watch
-from gputop.commands.targets.reserve_watch import HELD, require, reserved, with_our_hold
 from gputop.errors import ProgramError, UsageError
-from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
 from gputop.output import complain
 from gputop.sources.child import end_all
@@ -34,7 +33,7 @@ A container has reservations of its own, unless it shares /run/lock or /dev/shm.
 
 exit status: the program's own; 1 there are not enough GPUs, or none can be
 reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
-executed, 127 there is no such program
+executed, 127 no such program
 """
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
 TAKES: dict[str, str] = {}
@@ -56,24 +55,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
     environ = callers_environment()
     path = find_executable(program[0], environ.get("PATH", os.defpath))
-    request = pick_request(options)
+    request, wait, window = pick_request(options), options.wait or 0, options.window
     if options.no_reserve:
-        picked = Watch(None, options, request, options.wait or 0).watch()
-        taken = require(picked, request, options.uuid)
-        complain(f"{taken.words} without a reservation")
+        taken = take(Watch(request, wait, window, say=complain).watch(), request, options.uuid)
+        complain(f"{taken} without a reservation")
         become(path, program, environ | taken.variables)
-    with reserved(options, request, command_text(program)) as (taken, holds):
+    words = command_text(program)
+    with reserved(request, wait, words, options.uuid, window, say=complain) as (taken, holds):
         for hold in holds:
             hold.inherit()
-        complain(f"{taken.words} reserved until the program ends")
+        complain(f"{taken} reserved until the program ends")
         become(path, program, {**environ, **taken.variables, HELD: with_our_hold(environ)})
-
-
-def command_text(program: Sequence[str]) -> str:
-    """Return a command line that others may read, without what looks like a secret."""
-    pairs = zip(program, masked_words(program), strict=True)
-    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
-    return printable(" ".join(words), 400)
 
 
 def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
@@ -111,4 +103,4 @@ def find_executable(name: str, search: str) -> str:
     shown = printable(name, 200)
     if there or ("/" in name and os.path.exists(name)):
         raise ProgramError(f"{shown} cannot be executed: is it a program, and may you?", 126)
-    raise ProgramError(f"{shown}: there is no such program", 127)
+    raise ProgramError(f"{shown}: no such program", 127)

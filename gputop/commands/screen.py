@@ -41,7 +41,7 @@ def _run_cluster(options: Namespace) -> int:
     interval = INTERVAL if options.interval is None else options.interval
     watch = ClusterWatch(options.prometheus, headers_of(os.environ), interval)
     if (reason := unfit_reason(os.environ)) is not None:
-        raise UsageError(f"{reason}; --prometheus is for the screen")
+        raise UsageError(f"{reason}; --prometheus needs the screen")
 
     def make(feeds: Sequence[Feed], session: Session) -> GputopApp:
         from gputop.tui.app import GputopApp

@@ -27,7 +27,7 @@ _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
 def run(options: Namespace) -> int:
     """Write a snapshot of this machine or of each host, or a line of JSON every interval."""
     if options.watch:
-        from gputop.commands.shared.follow_hosts import watch
+        from gputop.commands.shared.follow import watch
 
         return watch(options, _write_json)
     ask = partial(frame_of, demo=options.demo, writer=_JSON if options.json else _TEXT)

@@ -115,7 +115,7 @@ def _instant(option: str, text: str, end: float) -> float:
         return parse_instant(f"-{text}" if is_span(f"-{text}") else text, end)
     except ValueError:
         what = printable(repr(text), 100)
-        raise UsageError(f"{option} {what} is no time: write {_FORMS}") from None
+        raise UsageError(f"{option} {what} is not a time: write {_FORMS}") from None
 
 
 def _report(recording: Recording, by: str, since: float, until: float) -> UsageReport:

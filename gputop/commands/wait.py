@@ -238,7 +238,7 @@ class _Wait:
     def _say(self, trouble: str) -> None:
         """Write what is wrong when the trouble begins, and that the wait goes on when it ends."""
         if bool(trouble) != bool(self._trouble):
-            words = f"{trouble}; waiting goes on" if trouble else "the wait goes on as before"
+            words = f"{trouble}; still waiting" if trouble else "it can be read again"
             complain(of_host(self._host, printable(words, _MAX_MESSAGE_CHARS)))
         self._trouble = trouble
 

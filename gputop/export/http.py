@@ -1,4 +1,4 @@
-"""Pages over HTTP for programs that ask again and again, in one thread.
+"""Pages over HTTP for programs that ask repeatedly, in one thread.
 
 No client is trusted. The cost of a connection is bounded: bytes of a request, bytes that wait to be
 sent, and seconds. The number of connections is bounded too: the newest replaces the oldest, which

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from html import escape
 
 from gputop import __version__
 from gputop.model.health.findings import findings
-from gputop.model.health.free import count_of_free, is_free
+from gputop.model.health.free import free_words, is_free
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import count_of_users
 from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes import process_rows
+from gputop.settings import ProcessSettings
 
 _GAP = "  "
 
@@ -50,22 +52,27 @@ def table(frame: Frame, idle_after: float) -> str:
 
     A process that holds memory is marked after `idle_after` seconds without work.
     """
-    gpus = [_gpu_table(frame, idle_after), _mig_table(frame.gpus)]
+    gpus = [_gpu_table(frame, idle_after), _mig_table(frame)]
     parts = [
         _heading(frame), *gpus, _findings_table(frame), _limits(frame), _unaccounted_table(frame)
     ]  # fmt: skip
     return "\n\n".join([*filter(None, parts), _process_table(frame, idle_after)]) + "\n"
 
 
+def html(frame: Frame) -> str:
+    """Return the frame as text for a notebook: names in it are text, whatever they look like."""
+    text = table(frame, ProcessSettings().idle_after)
+    return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
+
+
 def _heading(frame: Frame) -> str:
-    free = count_of_free(frame)
     facts = [
         f"gputop {__version__}",
         _name(frame),
         date_time(frame.time),
         f"driver {frame.driver_version or MISSING}",
         f"CUDA {frame.cuda_version or MISSING}",
-        counted(len(frame.gpus), "GPU") + (f", {free} free" if free is not None else ""),
+        ", ".join([counted(len(frame.gpus), "GPU"), *free_words(frame)]),
         count_of_users(frame),
     ]
     return _GAP.join(facts)
@@ -118,20 +125,19 @@ def _findings_table(frame: Frame) -> str:
     return aligned(("GPU", "HEALTH<", "WHAT<", "WHAT TO DO<"), rows) if rows else ""
 
 
-def _mig_table(gpus: Sequence[Gpu]) -> str:
+def _mig_table(frame: Frame) -> str:
     rows = [
         [
-            str(gpu.index),
-            str(device.gi),
-            str(device.ci),
+            mig_number(gpu.index, *device.instance_ids),
             device.profile or MISSING,
             f"{_mib(device.memory_used)}/{_mib(device.memory_total)}",
+            who(frame, gpu, device),
             device.uuid or MISSING,
         ]
-        for gpu in gpus
+        for gpu in frame.gpus
         for device in gpu.mig or ()
     ]
-    heads = ("GPU", "GI", "CI", "PROFILE<", "MEM-MiB", "MIG-UUID<")
+    heads = ("GPU<", "PROFILE<", "MEM-MiB", "WHO<", "MIG-UUID<")
     return aligned(heads, rows) if rows else ""
 
 

@@ -43,7 +43,7 @@ def parse_instant(text: str, base: float) -> float:
             raise ValueError
         return _at(day, *(int(part or 0) for part in clock)).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no time: write {FORMS}") from None
+        raise ValueError(f"{text!r} is not a time: write {FORMS}") from None
 
 
 def _at(day: datetime, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:

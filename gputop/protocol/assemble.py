@@ -78,9 +78,9 @@ class _Rows(Generic[R]):
         sizes = self._sizes | dict.fromkeys(rows, size // len(rows))
         self._sizes = {id_: sizes[id_] for id_ in self.facts}
         if len(self.facts) > self._most:
-            _fail("told of more GPUs or processes than a machine has")
+            _fail("reported more GPUs or processes than a machine can have")
         if sum(self._sizes.values()) > MAX_INVENTORY:
-            _fail(f"told more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
+            _fail(f"reported more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
     def present(self, ids: Sequence[int]) -> Sequence[R]:
         """Return the rows with these ids, in their order, and forget the others."""
@@ -121,7 +121,7 @@ class Assembler:
             _fail(f"sent line {number} in place of line {self._number}")
         self._number += 1
         if isinstance(message, Hello) is not (self.hello is None):
-            _fail("did not begin with a greeting" if number == 0 else "began anew")
+            _fail("did not begin with a greeting" if number == 0 else "started again")
         if isinstance(message, Reply):
             return message
         if isinstance(message, Hello):

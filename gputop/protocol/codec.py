@@ -48,7 +48,7 @@ def decode_line(line: bytes) -> tuple[int, AgentMessage]:
     try:
         number, message = _decode(tuple[int, AgentMessage], line)
     except _UNREADABLE as error:
-        raise SourceError(f"the agent sent a line that is no message: {reason(error)}") from None
+        raise SourceError(f"the agent sent a line that is not a message: {reason(error)}") from None
     return number, message
 
 

@@ -92,7 +92,7 @@ class RecentFrames:
         self._packer = zlib.compressobj(_LEVEL)
         """The compressor of the last batch."""
         self._read: tuple[_Batch, list[Frame]] | None = None
-        """The batch that was read last: stepping reads the same one again and again."""
+        """The batch that was read last: stepping reads the same one repeatedly."""
 
     def add(self, line: bytes, frame: Frame | None, reader: LineReader) -> None:
         """Add a line, and the frame that it makes. `reader` has just read it."""

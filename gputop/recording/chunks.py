@@ -148,7 +148,7 @@ class ChunkReader:
         self.extent = self.extent.plus(extent)
         is_large = extent.exceeds(MAX_FRAME) or self.extent.exceeds(MAX_CHUNK)
         if is_large or self._unpacker.unconsumed_tail or data.count(b"\n") > _MAX_LINES:
-            raise SourceError("a sample is larger than any")
+            raise SourceError("a sample is too large")
         if not data:
             raise SourceError("a sample is empty")
         return list(BytesIO(data))  # not splitlines(): a carriage return is white space

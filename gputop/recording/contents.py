@@ -31,7 +31,7 @@ whole command line."""
 T = TypeVar("T", DeviceHolder, Reservation, Process)
 
 _MAX_COMMAND_CHARS: dict[Commands, int] = {"none": 0, "script": 128, "all": 1024}
-"""Characters of a command: users choose them, and new ones are written again and again."""
+"""Characters of a command: users choose them, and new ones are written repeatedly."""
 _NOT_TOLD = Environ({}, "unreadable")
 _DIGITS = 3
 """Digits of rates, as `model.machine.text` writes them."""

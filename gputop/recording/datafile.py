@@ -115,10 +115,10 @@ class DataFile:
     def payload(self, descriptor: int, entry: IndexEntry) -> bytes:
         """Return a payload. SourceError if it is damaged."""
         if entry.offset + entry.length > self._size:
-            raise SourceError("the index does not fit the data")
+            raise SourceError("the index does not match the data")
         data = os.pread(descriptor, entry.length, entry.offset)
         if len(data) != entry.length or zlib.crc32(data) != entry.crc:
-            raise SourceError("the checksum does not fit")
+            raise SourceError("the checksum does not match")
         return data
 
     def _find_tracks(self, descriptor: int, entries: Entries) -> dict[str, Track]:

@@ -78,7 +78,7 @@ def _open_ours(folder: Folder, name: str, flags: int) -> int:
         if about.st_nlink > 1:
             raise UnsafeFileError(path, "has a second name (a hard link): give another name")
         if not MAGIC.startswith(os.pread(descriptor, len(MAGIC), 0)):
-            raise UnsafeFileError(path, "is no recording: give another name")
+            raise UnsafeFileError(path, "is not a recording: give another name")
     except BaseException:
         os.close(descriptor)
         raise
@@ -93,7 +93,7 @@ def _lock(descriptor: int, path: str) -> None:
             raise
         return
     if not is_locked:
-        raise GputopError(f"another recorder writes to {path}: end that one, or give another place")
+        raise GputopError(f"another gputop records to {path}: end it, or record to another file")
 
 
 def _append(descriptor: int, data: bytes) -> None:

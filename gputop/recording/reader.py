@@ -68,7 +68,7 @@ class Recording:
         """Why files and hosts are left out, in words."""
         self._open_files(_data_files(self.path))
         if not self._files:
-            what = "has no recordings" if self.path.is_dir() else "is no recording"
+            what = "has no recordings" if self.path.is_dir() else "is not a recording"
             nothing = f"{self.path} {what}: gputop record makes one"
             raise GputopError((*self.losses, nothing)[0])
         hosts = dict.fromkeys(host for file in self._files for host in file.tracks)

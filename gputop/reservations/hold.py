@@ -33,6 +33,7 @@ class Hold:
         Call it within `exclusive`. ReservationError if the file cannot be made.
         """
         self.uuid, self.name = uuid, f"{uuid}.{os.urandom(8).hex()}"
+        self._pid = os.getpid()
         self._folder = folder
         head = f"{self.name} {os.getpid()} {start_of('self') or 0} {until or 0:.3f}\n{command}"
         try:
@@ -55,9 +56,11 @@ class Hold:
         os.fchmod(self.descriptor, 0o644)
 
     def release(self) -> None:
-        """End it, also for the processes that inherited it."""
-        with suppress(OSError):
-            os.unlink(self.name, dir_fd=self._folder.descriptor)
+        """End it, also for the processes that inherited it; a copy of the process that took it
+        only gives up its own share."""
+        if os.getpid() == self._pid:
+            with suppress(OSError):
+                os.unlink(self.name, dir_fd=self._folder.descriptor)
         os.close(self.descriptor)
 
     def inherit(self) -> int:

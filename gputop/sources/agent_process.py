@@ -12,7 +12,7 @@ import sys
 from fcntl import F_SETPIPE_SZ, fcntl
 
 from gputop.errors import DriverError, SourceError
-from gputop.sources.child import LineBuffer, PipedProcess
+from gputop.sources.child import LineBuffer, PipedProcess, not_started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ class AgentProcess(PipedProcess):
     that has one thread: half of its start would be to import what is imported here."""
 
     def __init__(self, *arguments: str) -> None:
-        output, write_end = os.pipe()
+        output, write_end, errors = _streams()
         _widen(write_end)
         self.output = AgentOutput(output)
-        errors = os.memfd_create("agent's errors")
         self._errors: int | None = errors
         command = (sys.executable, _MAIN, "agent", *arguments)
         become = become_agent if "--once" in arguments and not _thread._count() else None
@@ -113,6 +112,18 @@ class AgentProcess(PipedProcess):
         lines = said.decode("utf-8", "replace").strip().splitlines()
         words = f": {printable(lines[-1], 200)}" if lines else ""
         return f"the agent ended with status {'unknown' if status is None else status}{words}"
+
+
+def _streams() -> tuple[int, int, int]:
+    """Return the ends of a pipe to read and to write, and a file for errors. SourceError."""
+    opened: list[int] = []
+    try:
+        opened += os.pipe()
+        return opened[0], opened[1], os.memfd_create("agent's errors")
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise not_started(sys.executable, error) from None
 
 
 def _widen(pipe: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -22,6 +23,30 @@ class AgentConnection(ABC):
     def __init__(self, requested_name: str | None = None) -> None:
         """`requested_name`: the name by which the machine was asked for."""
         self.assembler = Assembler(requested_name=requested_name)
+        self._reading = allocate_lock()
+        """Held while a thread reads `messages`, and not while its caller has one of them."""
+        self._is_freed = False
+
+    def read(self) -> Iterator[Frame | Reply]:
+        """Yield `messages`, until `end`."""
+        messages = self.messages()
+        while True:
+            with self._reading:
+                message = None if self._is_freed else next(messages, None)
+            if message is None:
+                return
+            yield message
+
+    def end(self) -> None:
+        """Stop the agent, and free what a thread that reads frees when it notices."""
+        self.stop()
+        if self._reading.acquire(blocking=False):
+            try:
+                if not self._is_freed:
+                    self._is_freed = True
+                    self.free()
+            finally:
+                self._reading.release()
 
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:
@@ -35,7 +60,11 @@ class AgentConnection(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the agent, or leave it. May be called more than once."""
+        """End the agent, or leave it, and wake who reads. May be called more than once."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Close the descriptors that are still open, once nobody reads any more."""
 
 
 _NO_ROOM = "the agent takes no requests just now: nothing was sent"
@@ -74,7 +103,7 @@ class AgentSource(Source, Generic[C]):
             raise self._refused
         connection = self._connection
         try:
-            for message in connection.messages():
+            for message in connection.read():
                 if connection is not self._connection:
                     return
                 if self._is_late and self._interval is not None:
@@ -101,11 +130,13 @@ class AgentSource(Source, Generic[C]):
             self.remember(before.assembler.recent is not None)
         except SourceError as error:
             self._refused = error
-        before.stop()
+        before.end()
+        if self._is_closed:
+            self._connection.end()
 
     def close(self) -> None:
         self._is_closed = True
-        self._connection.stop()
+        self._connection.end()
 
 
 def _reply_to_unsent(request: Request) -> Reply | None:

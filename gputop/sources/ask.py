@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from gputop.errors import DriverError, SourceError, UsageError
+from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame
-from gputop.protocol.messages import AnsweredRequest, Reply
+from gputop.protocol.messages import AnsweredRequest, Context, Reply
 from gputop.sources.source import Source
 
 TIMEOUT = 5.0
@@ -54,6 +55,20 @@ def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:
     if frame.problem is not None:
         raise DriverError(str(frame.problem))
     return frame
+
+
+def is_whole(frame: Frame) -> bool:
+    """Return whether all GPUs have answered, and the CUDA context of each process is read."""
+    processes = [process for process in frame.processes if process.start_time is not None]
+    return answers(frame) and all(process.cuda_context is not None for process in processes)
+
+
+def context_of(source: Source, pid: int) -> CudaContext:
+    """Return the CUDA context of a process. SourceError, UsageError if there is none."""
+    context = ask(source, Context(pid), TIMEOUT).context
+    if context is None:
+        raise UsageError(f"there is no process {pid} here, or it has ended")
+    return context
 
 
 def ask(source: Source, request: AnsweredRequest, timeout: float) -> Reply:

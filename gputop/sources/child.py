@@ -23,6 +23,8 @@ _DIES = 0.5
 _TIDIES_UP = 0.5
 """Seconds for programs whose input is closed to end by themselves."""
 _SIGKILL = 9
+_LOST = 255 << 8
+"""The exit status of a child whose own cannot be known, as the kernel writes it."""
 
 
 class LineBuffer:
@@ -68,7 +70,10 @@ class PipedProcess:
     ) -> None:
         """`output` and `errors` are the program's; the caller closes them. With `copy` it is a copy
         of this program, which has one thread and calls that instead of going on. SourceError."""
-        taken, writing = os.pipe()
+        try:
+            taken, writing = os.pipe()
+        except OSError as error:
+            raise not_started(command[0], error) from None
         os.set_blocking(writing, False)
         self._input: int | None = writing
         self._is_cut = False
@@ -86,7 +91,7 @@ class PipedProcess:
             )
         except OSError as error:
             os.close(writing)
-            raise _not_started(command[0], error) from None
+            raise not_started(command[0], error) from None
         finally:
             os.close(taken)
         _children.append(self)
@@ -135,18 +140,28 @@ class PipedProcess:
 
     def _signal(self, number: int) -> None:
         """Send a signal, unless it has ended: then another process may have its PID."""
-        with self._reaping:
-            if self._status is None:
-                os.kill(self._pid, number)
+        if self._reap() is None:
+            with self._reaping:
+                if self._status is None:
+                    os.kill(self._pid, number)
 
     def _reap(self) -> int | None:
         with self._reaping:
             if self._status is None:
-                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                try:
+                    pid, status = os.waitpid(self._pid, os.WNOHANG)
+                except ChildProcessError:  # a program that imports gputop may reap its children
+                    pid, status = self._pid, _LOST
                 if pid:
                     self._status = os.waitstatus_to_exitcode(status)
                     _children.remove(self)
             return self._status
+
+    def disown(self) -> None:
+        """Leave it to the process that this one is a copy of: it is no child of ours."""
+        self._writing, self._reaping = allocate_lock(), allocate_lock()
+        self._close_input()
+        self._status = os.waitstatus_to_exitcode(_LOST)
 
 
 def _fork(copy: Callable[[], int], streams: Sequence[int]) -> int:
@@ -183,11 +198,21 @@ def end_all() -> None:
         child.end(max(0.0, end - time.monotonic()))
 
 
-def _not_started(program: str, error: OSError) -> SourceError:
+def _disown_all() -> None:
+    for child in _children:
+        child.disown()
+    _children.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def not_started(program: str, error: OSError) -> SourceError:
+    """Return the error for an agent whose program the kernel refuses."""
     why = f"{program}: {error.strerror}"
     if error.errno == errno.EAGAIN:
         why = (
             "this user (ulimit -u) or this container (pids.max) has as many processes as it may "
             "have; end some of them, or raise the limit"
         )
-    return SourceError(f"the agent cannot be started: {why}")
+    return SourceError(f"cannot start the agent: {why}")

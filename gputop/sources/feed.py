@@ -17,7 +17,7 @@ Message: TypeAlias = Frame | Reply | SourceError
 Listener = Callable[[Message], None]
 
 
-_NO_THREAD = (
+NO_THREAD = (
     "no thread can be started: this user (ulimit -u) or this container (pids.max) has as many as "
     "it may have; end some of its processes"
 )
@@ -58,7 +58,7 @@ class Feed:
             try:
                 self._thread.start()
             except RuntimeError:
-                self._hand_over(SourceError(_NO_THREAD))
+                self._hand_over(SourceError(NO_THREAD))
 
     def _read(self) -> None:
         """Read the source. No caller waits for this thread, so the listener gets every error."""
@@ -69,7 +69,7 @@ class Feed:
             self._hand_over(error)
         except Exception as error:  # noqa: BLE001 - it is shown, and r begins anew
             words = printable(f"{type(error).__name__}: {error}", 200)
-            self._hand_over(SourceError(f"a frame could not be read: {words}"))
+            self._hand_over(SourceError(f"cannot read a frame: {words}"))
 
     def _hand_over(self, message: Message) -> None:
         """Call the listener without the lock: it may hang, and then the next one replaces it."""

@@ -38,8 +38,7 @@ class AgentPipe(AgentConnection):
                     yield message
             raise SourceError(self._agent.exit_message())
         except SourceError:
-            self._is_read = True
-            self._agent.close()
+            self.free()
             raise
 
     def request(self, request: Request) -> bool:
@@ -53,6 +52,11 @@ class AgentPipe(AgentConnection):
     def stop(self) -> None:
         """Let the agent tidy up for a moment, then kill it."""
         self._agent.end(self._time_to_end)
+
+    def free(self) -> None:
+        if not self._is_read:
+            self._is_read = True
+            self._agent.close()
 
 
 class LocalSource(AgentSource[AgentPipe]):

@@ -53,7 +53,7 @@ def whole_answers(
         del missing[host]
         yield host, answer
     for host in missing:
-        yield host, SourceError(f"no whole answer has come within {seconds:g} s{late}")
+        yield host, SourceError(f"no complete answer within {seconds:g} s{late}")
 
 
 def _answer(host: H, ask: Callable[[H], T]) -> T | GputopError:

@@ -10,7 +10,7 @@ from gputop.recording.reader import Recording
 from gputop.sources.agentless import AgentlessSource
 from gputop.sources.source import Past
 
-_NOT_RECORDED = "this is a recording: there is nobody to ask"
+_NOT_RECORDED = "this is a recording: no agent can be asked"
 
 
 class RecordedPast:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -22,8 +21,8 @@ from queue import Full, Queue
 from msgspec.structs import replace
 
 from gputop import __version__
-from gputop.errors import GputopError, LoginError, SourceError
-from gputop.model.machine.frame import Frame, Host, Problem
+from gputop.errors import GputopError, SourceError
+from gputop.model.machine.frame import Frame, Host
 from gputop.protocol.codec import decode_request, encode, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
@@ -41,7 +40,7 @@ from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import INTERVAL, AgentOutput
 from gputop.sources.agent_source import AgentConnection, AgentSource
-from gputop.sources.follow import follow
+from gputop.sources.follow import broken_frame, follow
 from gputop.sources.source import Source
 
 _MAX_REQUEST = 1 << 16
@@ -51,7 +50,7 @@ _MOST_OUTGOING = 64
 _DOOR = socket.SOCK_SEQPACKET
 """A door passes messages: the number of a source, and with it the end of a connection."""
 _REFUSED = "not in a browser, which only looks"
-_TOO_MANY = "too many questions wait: ask again"
+_TOO_MANY = "too many requests are pending: try again"
 _MOST_OPEN = 8
 """Requests of one reader that may wait for their replies: others are to be answered as well."""
 
@@ -86,7 +85,7 @@ class SharedConnection(AgentConnection):
             while (line := self._lines.line(None)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
-        self._socket.close()
+        self.free()
         if not self._is_over:
             self._is_over = True
             self._ended()
@@ -102,6 +101,9 @@ class SharedConnection(AgentConnection):
         self._is_over = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def free(self) -> None:
+        self._socket.close()
 
 
 class SharedSource(AgentSource[SharedConnection]):
@@ -171,12 +173,8 @@ class Broadcast:
                     follower.connection.shutdown(socket.SHUT_RDWR)
 
     def _broken(self, error: GputopError) -> Frame:
-        advice = "it is tried again"
-        if isinstance(error, LoginError):
-            advice = "log in where gputop serve runs, and start it again"
-        problem = Problem(code="agent_ended", text=str(error), advice=advice)
         host = Host(name=self.source.host) if self.last is None else self.last.host
-        return Frame(host=host, time=time.time(), problem=problem)
+        return broken_frame(host, error, "log in where gputop serve runs, and start it again")
 
     def _pass_on(self, message: Frame | Reply | GputopError) -> None:
         if isinstance(message, Preview):

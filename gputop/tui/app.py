@@ -17,6 +17,7 @@ from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 
 from gputop.errors import GputopError, SourceError
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
 from gputop.settings import Session
@@ -26,7 +27,7 @@ from gputop.tui import palette, themes
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.fleet import TICK, FleetHosts
 from gputop.tui.hosts import HostsScreen
-from gputop.tui.keys import APP_BINDINGS, following
+from gputop.tui.keys import APP_BINDINGS, OPENING_FIELDS, following
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import NOTE_SECONDS, Arrived, MarkReached, Note
@@ -64,6 +65,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     """Seconds since the agent last sent something; 0 unless that is too long."""
 
     BINDINGS = APP_BINDINGS
+    opening_fields = OPENING_FIELDS
 
     def __init__(
         self, feeds: Sequence[Feed], settings: Session, cluster: ClusterWatch | None = None
@@ -75,6 +77,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         for theme in themes.fitting(has_shades):
             self.register_theme(theme)
         self.theme = capabilities.nearest_theme(settings.theme, os.environ)
+        self.follows_background = settings.theme == "auto"
         self.set_class(Lines.glyphs.name == "ascii", "-ascii")
         self.settings = settings
         self.own_keys = settings.keys
@@ -113,7 +116,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def on_ready(self) -> None:
         """Show what has come while the widgets were made."""
         gc.enable()  # the start turned it off
-        # What exists now stays: scanning it again and again would cost a tick. A frame is
+        # What exists now stays: scanning it repeatedly would cost a tick. A frame is
         # thousands of objects without a cycle.
         gc.freeze()
         gc.set_threshold(20_000, 10, 10)
@@ -168,12 +171,16 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             self.post_message(Note(printable(str(error), 200)))
 
     def on_note(self, message: Note) -> None:
-        """Say it for a while: where it belongs, above the table, or among the keys of a page."""
-        screen = self.screen
-        show = message.show or (screen.say if isinstance(screen, TableScreen) else self._show_note)
+        """Say it for a while: above the table, or before the keys."""
+        screen, show = self.screen, self._show_note
+        if isinstance(screen, TableScreen) and not message.among_keys:
+            show = screen.say
         self._end_note()
         show(message.words)
         self._note_end = self.after(NOTE_SECONDS, self._end_note), partial(show, "")
+
+    def handle_unmarked_paste(self) -> None:
+        self.post_message(Note("pasted text is no command"))
 
     def _end_note(self) -> None:
         if self._note_end is not None:
@@ -204,8 +211,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     # From all machines to one, and back.
 
-    async def _open_host(self, host: str, pid: int | None) -> None:
-        """Open the screen of a host, and select a process there if `pid` is given."""
+    async def _open_host(self, host: str, key: ProcessKey | None, action: str) -> None:
+        """Open the screen of a host; with the `key` of a process, select it, and do what a key of
+        that screen does (`action`; empty for nothing)."""
         view = self.shown.open(host, partial(self._view, leave=self.action_leave_host))
         self._pace = view.interval
         self._begin_now()
@@ -214,8 +222,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         view.show()
         if view.machine.ended:
             view.show_end()
-        elif pid is not None:
-            view.main.processes.select_pid(pid)
+        elif key is not None and self.screen is view.main:
+            await view.main.begin_at(key, action)
 
     def action_leave_host(self) -> None:
         if (screen := self.shown.leave()) is not None:
@@ -251,9 +259,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         return super().check_action(action, parameters)
 
     def choose_theme(self, name: str) -> None:
-        """Use a theme, and keep it for the next time."""
-        self.theme = name
-        self.shown.screen.save({"theme": name})
+        """Use a theme, keep it for the next time, and say which it is."""
+        self.theme, self.follows_background = name, False
+        self.shown.screen.save({"theme": name}, f"theme: {name}")
 
     def action_next_theme(self) -> None:
         self.choose_theme(following(self.theme, (theme.name for theme in themes.THEMES)))
@@ -309,7 +317,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def _say(self, note: str) -> None:
         """Show a note about the time, which stands among the keys on every screen."""
         if note:
-            self.post_message(Note(note, self._show_note))
+            self.post_message(Note(note, among_keys=True))
         else:
             self.note = ""
 

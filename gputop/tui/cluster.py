@@ -29,7 +29,7 @@ class ClusterHosts:
     """The hosts of a cluster: above the table of those that were asked for are sums of all."""
 
     below = ()
-    lacks = ("filter", "user", "login", "signal", "invert", "command", "shift")
+    lacks = ("filter", "user", "login", "signal", "on_host", "invert", "command", "shift")
     shares_interval = False
 
     def __init__(

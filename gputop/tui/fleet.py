@@ -7,9 +7,11 @@ from typing import Any
 
 from textual.geometry import Size
 
+from gputop.model.conditions.marks import Marks
 from gputop.model.fleet.fleet import Fleet, free_gpus
-from gputop.model.fleet.host_row import ORDERS, HostOrder, ordered
-from gputop.model.processes.filter import FilterError
+from gputop.model.fleet.host_row import ORDERS, HostOrder, HostRow, ordered
+from gputop.model.metrics.process import ProcessRow
+from gputop.model.processes.filter import FilterError, names_host, parse
 from gputop.protocol.messages import Refresh
 from gputop.settings import Session
 from gputop.tui.keys import following
@@ -38,14 +40,17 @@ class FleetHosts:
         self.machines, self.interval = list(machines), settings.interval
         self._columns = FleetColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, _MOST_NAME, id="hosts")
+        self.table.nothing = "no host fits the filter; Esc drops it"
         self._free = FreeLine(id="free")
         self._processes = FleetProcesses(settings, id="processes")
+        self._processes.is_marked = self._is_marked
         self.below = (self._free, self._processes)
         self._fleet = Fleet(settings.processes.idle_after)
         self._order: HostOrder = "worst"
         self._phases: list[object] = []
         """The phase of each machine as it was last shown."""
         self._ticks = 0
+        self._marks: dict[str | None, Marks] = {machine.host: machine.marks for machine in machines}
         for machine in machines:
             machine.leave()
 
@@ -60,14 +65,29 @@ class FleetHosts:
         """Show the hosts, the free GPUs and the processes."""
         self._phases = self._phases_now
         self._fleet.take([machine.state for machine in self.machines])
-        rows, totals = self._fleet.rows, self._fleet.totals
+        totals = self._fleet.totals
+        self._processes.show_fleet(self._fleet)
+        rows = self._fitting(self._fleet.rows)
         show_users(user for row in rows if row.summary for user in row.summary.users)
         is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
-        facts = list(fleet_facts(totals, is_demo))
+        facts = list(fleet_facts(totals, len(rows), is_demo))
         heading.show_facts(lambda width: facts, ORDERS[self._order], f"{interval:g}s")
-        self.table.show_hosts(ordered(rows, self._order), self._columns.of(rows))
+        self.table.show_hosts(
+            ordered(rows, self._order), self._columns.of(rows, self.table.size.width)
+        )
         self._free.show_free(free_gpus(rows), totals.free is not None)
-        self._processes.listing.show_rows(self._fleet.processes)
+
+    def _fitting(self, rows: list[HostRow]) -> list[HostRow]:
+        """Return the hosts that the filter leaves: by their names, or for a process there."""
+        listing = self._processes.listing
+        if not listing.filter:
+            return rows
+        fits, fits_by_name = parse(listing.filter), names_host(listing.filter)
+        there = {line.row.host for line in listing.every if fits(line.row)}
+        return [row for row in rows if row.host in there or fits_by_name(row.host)]
+
+    def _is_marked(self, row: ProcessRow) -> bool:
+        return self._marks[row.host].has_process(row.process.pid)
 
     @property
     def _phases_now(self) -> list[object]:
@@ -76,13 +96,14 @@ class FleetHosts:
     def share_lines(self, size: Size, processes: int) -> None:
         """Share the lines: hosts get what processes leave, and half of them if they need it."""
         self._free.display = size.height >= _TINY
-        room = size.height - 2 - self._free.display
+        self._free.styles.height = lines = self._free.wanted(size.width)
+        room = size.height - 2 - lines * self._free.display
         wanted = self._processes.head_lines + max(1, processes)
         hosts = self.table.head_lines + max(1, len(self.machines))
         self.table.styles.height = max(2, min(hosts, max(room - wanted, (room + 1) // 2)))
 
     def filter(self, text: str) -> FilterError | None:
-        """Show only the processes that match."""
+        """Show only the processes that match; `show` then leaves out hosts, too."""
         return self._processes.listing.filter_by(text)
 
     def next_order(self) -> None:

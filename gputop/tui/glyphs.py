@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gputop.model.machine.text import MISSING
+
 
 @dataclass(frozen=True, slots=True)
 class GlyphSet:
@@ -70,6 +72,10 @@ class GlyphSet:
             filled = min(max(round(ratio * total), 1), total - 1)
         cells, part = divmod(filled, steps)
         return self.bar[-1] * cells + (self.bar[part - 1] if part else "")
+
+    def value(self, text: str) -> str:
+        """Return the text of a value, or the sign of one that is not known (MISSING)."""
+        return self.not_available if text == MISSING else text
 
     def text(self, text: str) -> str:
         """Return foreign text in characters that the terminal has, with its width unchanged."""

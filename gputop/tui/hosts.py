@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.processes.filter import FilterError
 from gputop.settings import Session
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.dialogs.signal_state import READ_ONLY
 from gputop.tui.fleet import FleetHosts
-from gputop.tui.keys import HOSTS_BINDINGS
+from gputop.tui.keys import HOST_ONLY, HOSTS_BINDINGS
 from gputop.tui.messages import Note
 from gputop.tui.panes.filter_line import FilterLine
+from gputop.tui.panes.fleet import FleetProcesses
 from gputop.tui.panes.heading import KeyLine, paused
 from gputop.tui.panes.hosts import HostsHeading, HostTable
 from gputop.tui.panes.processes import ProcessTable
@@ -34,18 +36,18 @@ class HostsScreen(TableScreen):
 
     AUTO_FOCUS = "HostTable"
 
-    BINDINGS = HOSTS_BINDINGS
+    BINDINGS: ClassVar[list[BindingType]] = [*HOSTS_BINDINGS, *HOST_ONLY]
     FIRST = 6
 
     def __init__(
         self,
         settings: Session,
         hosts: FleetHosts | ClusterHosts,
-        open_host: Callable[[str, int | None], Awaitable[None]],
+        open_host: Callable[[str, ProcessKey | None, str], Awaitable[None]],
         login: Callable[[str], None],
     ) -> None:
-        """`open_host` opens the screen of a host, at a process if there is a PID; `login` logs in
-        to a host by hand."""
+        """`open_host` opens the screen of a host, and with the key of a process does an action on
+        it there; `login` logs in to a host by hand."""
         super().__init__(settings)
         self.hosts, self._open_host, self._login = hosts, open_host, login
         self.interval = hosts.interval
@@ -84,7 +86,9 @@ class HostsScreen(TableScreen):
         self._heading.repaint_changed()
 
     def filter(self, text: str) -> FilterError | None:
-        return self.hosts.filter(text)
+        error = self.hosts.filter(text)
+        self.show()
+        return error
 
     # What is shown: now, or a pause.
 
@@ -122,6 +126,8 @@ class HostsScreen(TableScreen):
         return is_here and super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
+        if binding.action.startswith("elsewhere"):
+            return False
         is_wanted = binding.action != "login" or any(
             machine.link.state == "login" for machine in self.hosts.machines
         )
@@ -133,30 +139,40 @@ class HostsScreen(TableScreen):
     async def action_open(self) -> None:
         """Open the host or the group of the selected row, or the host of the selected process."""
         table = self.focused
-        if not isinstance(table, ProcessTable):
+        if not isinstance(table, FleetProcesses):
             self.hosts.table.action_choose()
             return
         table.select_first()
-        row = None if table.listing.open(table.current) else table.selected
-        if row is not None and row.host is not None:
-            await self._open_host(row.host, row.process.pid)
+        if not table.listing.open(table.current):
+            await self._open_chosen(table)
+
+    async def _open_chosen(self, table: FleetProcesses, action: str = "") -> None:
+        if (chosen := table.chosen) is not None:
+            await self._open_host(*chosen, action)
 
     async def on_host_table_host_chosen(self, message: HostTable.HostChosen) -> None:
-        await self._open_host(message.host, None)
+        await self._open_host(message.host, None, "")
 
     async def on_process_table_opened(self) -> None:
         await self.action_open()
 
     async def action_signal(self) -> None:
-        """Open the host of the selected process: its own screen can signal it."""
-        table = self.focused
-        row = table.selected if isinstance(table, ProcessTable) else None
         if self.settings.readonly:
             self.post_message(Note(READ_ONLY))
-        elif row is not None and row.host is not None:
-            await self._open_host(row.host, row.process.pid)
         else:
-            self.post_message(Note("to signal: select a process, or open its host with Enter"))
+            await self.action_on_host("signal")
+
+    async def action_on_host(self, action: str) -> None:
+        """Open the host of the selected process, whose own screen then acts on the process."""
+        table = self.focused
+        if isinstance(table, FleetProcesses) and table.chosen is not None:
+            await self._open_chosen(table, action)
+        else:
+            self.post_message(Note("select a process first, or open its host with Enter"))
+
+    def action_elsewhere(self, words: str) -> None:
+        """Say that a key works on the screen of a host."""
+        self.post_message(Note(f"{words.lower()}: open a host first, with Enter"))
 
     def action_login(self) -> None:
         """Log in to the selected host; if there is none, select the first."""
@@ -168,7 +184,7 @@ class HostsScreen(TableScreen):
         elif row.link.state == "login":
             self._login(row.host)
         else:
-            self.post_message(Note(f"{row.host} wants no login"))
+            self.post_message(Note(f"{row.host} needs no login"))
 
     def action_sort(self) -> None:
         """Sort hosts in the next order, or ask for the column to sort processes by."""
@@ -180,9 +196,8 @@ class HostsScreen(TableScreen):
 
     def action_back(self) -> None:
         """Undo one step: the cursor, the view of processes, the filter, the focus."""
-        table = self.focused if isinstance(self.focused, Table) else self.hosts.table
-        listings = (processes.listing for processes in self.query(ProcessTable))
-        if table.deselect() or any(listing.leave_view() for listing in listings):
-            return
-        if not self.query_one(FilterLine).clear():
+        steps = [processes.back for processes in self.query(ProcessTable)]
+        if not isinstance(self.focused, ProcessTable):
+            steps.insert(0, self.hosts.table.deselect)
+        if not any(step() for step in steps) and not self.query_one(FilterLine).clear():
             self.set_focus(self.hosts.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -10,7 +10,10 @@ from typing import TypeVar
 from textual.binding import Binding, BindingType
 
 from gputop.sources.source import Moment
+from gputop.tui.key_names import names_of
 from gputop.tui.panes.heading import described_key
+from gputop.tui.panes.lines import Lines
+from gputop.tui.terminal.key_queue import keyed
 
 T = TypeVar("T")
 _view = partial(described_key, "View", area="main")
@@ -25,7 +28,7 @@ _app = partial(described_key, "Screen", area="app")
 MAIN_BINDINGS: list[BindingType] = [
     _view("enter", "process", "Open", "Open the selected row", "Enter"),
     _view("slash,f3,f4,backslash", "filter", "Filter", "Filter: alice, gpu:1, mem>10G", "/"),
-    _view("u", "user", "Users", "All, mine, or a row per user", "u", area="view"),
+    _view("u", "user", "Users", "A row per user; Enter: theirs", "u", area="view"),
     _processes("f9,K", "signal", "Signal", "Kill, or send another signal", "F9"),
     _mapping("m", "mapping", "Mapping", "Try a CUDA_VISIBLE_DEVICES", "m"),
     _view("H", "health", "Health", "What needs attention, and why", "H"),
@@ -41,7 +44,8 @@ MAIN_BINDINGS: list[BindingType] = [
     _view("f", "only", "Its processes", "Only this GPU's processes", "f"),
     _view("g", "history", "History", "Next metric of the history", "g"),
     _view("e", "environment", "Environment", "Environment of the process", "e"),
-    _processes("space", "tag", "Tag", "Tag the process or the group", "Space", area="view"),
+    _processes("space", "tag", "Tag", "Tag the row, or all in view", "Space", area="view"),
+    _processes("A", "tag_all", "Tag all", "Tag the row, or all in view", area="view"),
     _processes("s,f6", "sort", "Sort", "Choose the column to sort by", "s"),
     _processes("I", "invert", "Invert", "Reverse the order"),
     _processes("t", "tree", "Tree", "Processes as a tree", "t", area="view"),
@@ -67,16 +71,18 @@ HOSTS_BINDINGS: list[BindingType] = [
     _hosts("enter", "open", "Open", "The screen of this host", "Enter"),
     _hosts("slash,f3,f4,backslash", "filter", "Filter", "Word, host:node3, mem>10G", "/"),
     _hosts("slash,f3,f4,backslash", "search", "Filter", "A part of a host's name", "/"),
-    _hosts("u", "user", "Users", "All, my own, a row a user", "u"),
+    _hosts("u", "user", "Users", "A row per user; Enter: theirs", "u"),
     _hosts("s,f6", "sort", "Sort", "Order of hosts, or processes", "s"),
     _hosts("L", "login", "Log in", "Log in to this host by hand", "L"),
-    _hosts("f9,K", "signal", "Signal", "Open its host, where F9 signals"),
+    _hosts("f9,K", "signal", "Signal", "Open its host, and signal it there"),
+    _hosts("W", "on_host('mark')", "Wait for", "Open its host, and wait for its end", name="mark"),
+    _hosts("space", "on_host('tag')", "Tag", "Open its host, and tag it there", name="tag"),
     _hosts("I", "invert", "Invert", "Sort processes the other way round"),
     _hosts("c", "command", "Command", "Script, or the whole line"),
     _hosts("left", "shift(-1)", "Scroll left", "Scroll the command", name="shift-back"),
     _hosts("right", "shift(1)", "Scroll right", "Scroll the command"),
     _hosts("escape", "back", "Back", "One step back: cursor, filter"),
-]
+]  # fmt: skip
 """The keys of the screen of many hosts; a fleet or a cluster lacks some."""
 
 _BACK = "Back or forward in time"
@@ -124,15 +130,39 @@ REPLAY_BINDINGS: list[BindingType] = [
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""
 
-FIRST_KEYS: dict[Moment, tuple[tuple[str, str], ...]] = {
-    "now": (),
-    "past": ((", .", "step"), ("< >", "minute"), ("Esc", "now")),
-    "replay": ((", .", "step"), ("< >", "minute"), ("t", "time"), ("Space", "run"),
-               ("1-9", "speed")),
+_TAKEN = {
+    key for binding in HOSTS_BINDINGS if isinstance(binding, Binding)
+    for key in binding.key.split(",")
 }  # fmt: skip
-"""The words that the line of keys begins with."""
-NOT_IN_A_REPLAY = ("tag", "pid", "pid_back", "mark")
+HOST_ONLY: list[BindingType] = [
+    replace(binding, action=f"elsewhere('{binding.description}')", show=False, group=None)
+    for binding in (*MAIN_BINDINGS, *TIME_BINDINGS)
+    if isinstance(binding, Binding) and _TAKEN.isdisjoint(binding.key.split(","))
+]
+"""The keys that work on the screen of a host alone: on that of many hosts they say so."""
+
+_MOVES = (("time.back time.on", "step"), ("time.minute-back time.minute-on", "minute"))
+_FIRST: dict[Moment, tuple[tuple[str, str], ...]] = {
+    "now": (),
+    "past": (*_MOVES, ("main.back", "now")),
+    "replay": (*_MOVES, ("time.to", "time"), ("time.run", "run"),
+               (" ".join(f"time.{number}" for number in range(1, 10)), "speed")),
+}  # fmt: skip
+"""The ids of the keys that the line of keys begins with, and a word for them."""
+OPENING_FIELDS = ("filter", "search", "mapping", "edit", "ask_time")
+"""Actions of the app and its screens that open a field to type into."""
+NOT_IN_A_REPLAY = ("tag", "tag_all", "pid", "pid_back", "mark")
 """Actions of the main screen that need keys of a replay, or frames that are yet to come."""
+ONLY_NOW = ("signal", "mark", "verify", "pause")
+"""Actions that do nothing in the past but say so, or that lead back to now."""
+
+
+def first_keys(moment: Moment, own: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what the line of keys begins with; `own`: the keys that the user has given, by id."""
+    groups = (MAIN_BINDINGS, TIME_BINDINGS, REPLAY_BINDINGS)
+    keys = {binding.id: binding.key.partition(",")[0] for binding in keyed(own, *groups)}
+    return [(names_of([keys[id_] for id_ in ids.split()], Lines.glyphs, 12), word)
+            for ids, word in _FIRST[moment]]  # fmt: skip
 
 
 def following(current: T, choices: Iterable[T], step: int = 1) -> T:

@@ -12,6 +12,7 @@ from textual.events import Paste
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.gpu import mig_number
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
@@ -27,11 +28,11 @@ from gputop.tui.dialogs.signal_state import (
     SignalDialogState,
     why_none,
 )
-from gputop.tui.keys import FIRST_KEYS, MAIN_BINDINGS, NOT_IN_A_REPLAY
+from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
 from gputop.tui.pages.base import PageScreen, ShownFrame
-from gputop.tui.pages.gpu import GpuScreen
+from gputop.tui.pages.gpu import GpuPart, GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
@@ -65,7 +66,7 @@ class MainScreen(TableScreen):
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
-    NEEDED = ("signal", "help")
+    NEEDED = ("signal", "help", "quit", "hosts", "now")
 
     def __init__(
         self,
@@ -98,7 +99,10 @@ class MainScreen(TableScreen):
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._note, self.settings.thresholds, id="heading")
+        heading = Heading(self._note, self.settings.thresholds, id="heading")
+        is_root = self.settings.me == "root" and not self.settings.readonly
+        heading.as_root = is_root and not self.machine.is_remote
+        yield heading
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
@@ -120,7 +124,6 @@ class MainScreen(TableScreen):
             self.show_mapping()
 
     def on_screen_resume(self) -> None:
-        self.mapping.state.note = ""  # the mapping page may have changed the query
         if self._shown is not None:
             self.show_mapping()
 
@@ -138,7 +141,7 @@ class MainScreen(TableScreen):
         words = super().key_words()
         if self._leave is not None:
             words = [(key, "hosts" if word == "quit" else word) for key, word in words]
-        return [*FIRST_KEYS[self._moment], *words]
+        return [*first_keys(self._moment, self.settings.keys), *words]
 
     def on_descendant_focus(self) -> None:
         """Show the keys that work now, as an editor has its own."""
@@ -242,9 +245,10 @@ class MainScreen(TableScreen):
             self.marks.toggle(self._shown.frame, self._shown.moment)
 
     def action_back(self) -> None:
-        """Undo one step: the past, tags, news, the mapping, the cursor, the view, the filter."""
+        """Undo one step: the past, tags, news, the mapping and what was tried in it, the cursor,
+        the view, the filter."""
         table = self.home
-        if (
+        if not isinstance(self.focused, ValueInput) and (
             self._return_to_now()
             or self.pids.stop()
             or self.processes.untag()
@@ -253,20 +257,30 @@ class MainScreen(TableScreen):
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
-            self.show_mapping()
+            self.mapping.drop()
             self.set_focus(table)
+        elif self.mapping.drop():
+            return
         elif self.focused is not table:
             self.gpus.deselect()
             self.set_focus(table)
-        elif table.current is not None:
-            table.deselect()
-        elif self.processes.listing.leave_view():
+        elif self.processes.back() or table.deselect():
             return
         elif self.processes.listing.filter or self._leave is None:
             table.deselect()
             self.query_one(FilterLine).clear()
         else:
             self._leave()
+
+    async def begin_at(self, key: ProcessKey, action: str) -> None:
+        """Select a process that was chosen among those of all hosts, and do what its key does."""
+        if "processes" not in self.panes.shown:
+            self._show_only_panes((*self.panes.shown, "processes"))
+            self.set_focus(self.processes)
+        if not self.processes.select_process(key):
+            self.post_message(Note(f"PID {key.process.pid}: {TARGET_GONE}"))
+        elif action:
+            await self.run_action(action)
 
     # Panes and pages.
 
@@ -310,7 +324,7 @@ class MainScreen(TableScreen):
     def _open_page_of(self, subject: str | ProcessKey, at_environment: bool = False) -> None:
         """Open the page of a process, or of a GPU by its key."""
         if isinstance(subject, str):
-            self._open(GpuScreen(subject, self.settings.processes.idle_after), self._show_only)
+            self._open_gpu((subject, None))
         else:
             request, readonly = self.machine.request, self.settings.readonly
             self._open(
@@ -338,22 +352,25 @@ class MainScreen(TableScreen):
             if not self.processes.listing.only_gpu_of(row):
                 self.post_message(Note("on several GPUs: select a process or a GPU"))
         elif gpu is not None:
-            self._show_only(gpu.gpu.key, gpu.device.instance_ids if gpu.device else None)
+            self._show_only(gpu.part)
         else:
             self.set_focus(self.gpus)
             self.gpus.action_move(0)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
-        self._open_page_of(message.key)
+        self._open_gpu(message.part)
 
-    def _show_only(self, key: str | None, instance: tuple[int, int] | None = None) -> None:
+    def _open_gpu(self, part: GpuPart) -> None:
+        self._open(GpuScreen(part, self.settings.processes.idle_after), self._show_only)
+
+    def _show_only(self, part: GpuPart | None) -> None:
         """Show only the processes of one GPU or MIG device, and focus their table."""
-        if key is not None:
+        if part is not None:
             for page in [*self.above(HealthScreen)]:
                 page.dismiss()
             if "processes" not in self.panes.shown:
                 self._show_only_panes((*self.panes.shown, "processes"))
-            self.processes.listing.only_gpu(key, instance)
+            self.processes.listing.only_gpu(*part)
             self.set_focus(self.processes)
 
     def _open(self, page: PageScreen[Any], left: Callable[[Any], None] | None = None) -> None:
@@ -438,7 +455,7 @@ class MainScreen(TableScreen):
         return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
-        is_past = self._moment == "replay" and binding.action == "signal"
+        is_past = self._moment != "now" and binding.action in ONLY_NOW
         return not is_past and super().offers(binding)
 
     def action_signal(self) -> None:
@@ -480,8 +497,8 @@ class MainScreen(TableScreen):
         if row is not None:
             instance = row.device.instance_ids if row.device else None
             keys = own_on(shown.frame, row.gpu.key, self.settings.me, instance)
-            what = "that part of " if instance else ""
-            reason = f"no process of yours is on {what}GPU {row.gpu.index}"
+            number = mig_number(row.gpu.index, *instance) if instance else row.gpu.index
+            reason = f"no process of yours is on GPU {number}"
         else:
             keys = self.processes.listing.targets(self.processes.current)
             reason = why_none(self.processes.current)

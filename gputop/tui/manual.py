@@ -33,6 +33,7 @@ class ManualApp(SerialInput[None], terminal_app.TerminalApp[None]):
         for each in themes.THEMES:
             self.register_theme(each)
         self.theme, self.own_keys, self._topic = theme, settings.keys, topic
+        self.follows_background = settings.theme == "auto"
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.DEFAULTS

@@ -46,8 +46,9 @@ class Note(Message):
     """Something to say for `NOTE_SECONDS`, instead of the note before."""
 
     words: str
-    show: Callable[[str], None] | None = None
-    """Shows words, and nothing if they are empty; None for the screen that is open."""
+    among_keys: bool = False
+    """Whether it stands before the keys, on every screen; otherwise where the screen that is open
+    has its notes."""
 
 
 class ResultShown(Message):

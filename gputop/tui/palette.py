@@ -17,6 +17,7 @@ from gputop.sources.source import Moment
 from gputop.tui import themes
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.hosts import HostsScreen
+from gputop.tui.key_names import names_of
 from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.base import PageScreen
@@ -24,7 +25,7 @@ from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.help import HelpScreen
-from gputop.tui.pages.help_keys import ScreenKeys, names_of
+from gputop.tui.pages.help_keys import ScreenKeys
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
@@ -125,6 +126,8 @@ def system_commands(
     for binding in described(settings, of_screen, app.BINDINGS):
         if (binding.id or "").startswith("pid."):
             continue  # a digit is typed
+        if binding.action.startswith("elsewhere"):
+            continue  # it only says where the key works
         owner: DOMNode = app if binding.action.startswith("app.") else screen
         if not works(owner, binding):
             continue  # the line of keys leaves it out, too

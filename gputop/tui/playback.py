@@ -57,7 +57,7 @@ class Playback:
         """`live`: the history of a machine that is watched, which has all of the past. Without it,
         a history is made from the frames."""
         self._past, self._live = past, live
-        self._name = "the recording" if live is None else "memory"
+        self._name = "the recording" if live is None else "history"
         self.frame: Frame | None = None
         """The frame that is shown; None before `go`."""
         self.history = History()

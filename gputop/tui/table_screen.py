@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
-from gputop.model.metrics.process import COLUMNS, PROCESS
+from gputop.model.metrics.process import COLUMNS
 from gputop.model.processes.filter import FilterError
 from gputop.settings import Session, keep_settings
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, SortDialog
@@ -33,7 +33,7 @@ class TableScreen(Screen[None]):
 
     FIRST: ClassVar[int]
     """How many bindings of the screen stand in the line of keys before those of the app."""
-    NEEDED: ClassVar[tuple[str, ...]] = ("open", "help")
+    NEEDED: ClassVar[tuple[str, ...]] = ("open", "help", "quit")
     """Words that stay in the line of keys on a narrow screen."""
 
     def __init__(self, settings: Session) -> None:
@@ -42,7 +42,7 @@ class TableScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter, id="filter-line")
-        yield KeyLine(self.key_words(), self.NEEDED, id="keys")
+        yield KeyLine(self.key_words(), self.NEEDED, with_notes=True, id="keys")
 
     def on_mount(self) -> None:
         self.share_lines()
@@ -96,14 +96,16 @@ class TableScreen(Screen[None]):
         """Show a note until the next one; empty words remove it."""
         raise NotImplementedError
 
-    def save(self, chosen: Mapping[str, Any]) -> None:
-        """Save choices in the user's settings, if these are to be kept; say why that fails."""
-        if self.settings.path is None:
-            return
+    def save(self, chosen: Mapping[str, Any], said: str = "") -> None:
+        """Save choices in the user's settings, if these are to be kept; say `said`, and why saving
+        fails."""
         try:
-            keep_settings(self.settings.path, chosen)
+            if self.settings.path is not None:
+                keep_settings(self.settings.path, chosen)
         except (OSError, ValueError) as error:
-            self.post_message(Note(printable(f"not saved: {reason_of(error)}", 160)))
+            said = "; ".join(filter(None, (said, f"not saved: {reason_of(error)}")))
+        if said:
+            self.app.post_message(Note(printable(said, 160)))
 
     def offers(self, binding: Binding) -> bool:
         """Return whether the last line and the help name a key; any other may still say why."""
@@ -112,7 +114,7 @@ class TableScreen(Screen[None]):
 
     def key_words(self) -> list[tuple[str, str]]:
         own = [b for b in keyed(self.settings.keys, self.BINDINGS) if self.offers(b)]
-        of_app = keyed(self.settings.keys, self.app.BINDINGS)
+        of_app = [b for b in keyed(self.settings.keys, self.app.BINDINGS) if self.offers(b)]
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])
 
     def close_filter(self) -> None:
@@ -135,10 +137,12 @@ class TableScreen(Screen[None]):
             self.processes.listing.sort_by(metric_id)
 
     def action_sort(self) -> None:
-        self.app.push_screen(SortDialog(self.processes.listing.sort_id), self.sort)
+        self.app.push_screen(SortDialog(*self.processes.listing.order), self.sort)
 
     def action_user(self) -> None:
-        self.processes.listing.next_view()
+        if self.processes.display:
+            self.set_focus(self.processes)
+            self.processes.next_user()
 
     def action_invert(self) -> None:
         self.processes.listing.sort_by(self.processes.listing.sort_id)
@@ -158,12 +162,15 @@ class TableScreen(Screen[None]):
     def action_tag(self) -> None:
         self.processes.tag()
 
+    def action_tag_all(self) -> None:
+        self.processes.tag_all()
+
     def action_finished(self) -> None:
         self.processes.listing.toggle_ended()
 
     def action_columns(self) -> None:
-        shown = self.processes.chosen_columns or tuple(PROCESS)
-        self.app.push_screen(ColumnsDialog(shown), self._show_columns)
+        chosen = ColumnsDialog(self.processes.chosen_columns)
+        self.app.push_screen(chosen, self._show_columns)
 
     def _show_columns(self, columns: tuple[str, ...] | None) -> None:
         if columns is not None:

@@ -14,7 +14,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from gputop.model.machine.finding import Level
 
-USER_COLOURS = 6
+USER_COLOURS = 8
+USER_ROLES = tuple(f"user{number}" for number in range(USER_COLOURS))
 
 ROLES = (
     "quiet",
@@ -29,7 +30,7 @@ ROLES = (
     "light",
     "moderate",
     "heavy",
-    *(f"user{number}" for number in range(USER_COLOURS)),
+    *USER_ROLES,
 )
 
 LEVEL_ROLES: dict[Level | None, str] = {
@@ -37,47 +38,54 @@ LEVEL_ROLES: dict[Level | None, str] = {
 }  # fmt: skip
 """The role of a finding's level; None: nothing was found."""
 
-MORE_USERS = ROLES[-(USER_COLOURS // 2) :]
-"""The second half of the user roles. On a terminal with too few distinct colours, they are those
-of the first half, underlined."""
+_STYLES = ("none", "underline", "bold", "bold underline")
+"""What tells users apart where there are fewer colours than users."""
 
 
 def _variables(colours: str, loads: str, users: str) -> dict[str, str]:
-    named = [*colours.split(), *loads.split(), *users.split()]
-    variables = {f"gp-{role}": colour for role, colour in zip(ROLES, named, strict=True)}
-    is_enough = len(set(users.split())) == USER_COLOURS
-    return {**variables, "gp-more-users": "none" if is_enough else "underline"}
+    """Return the variables of a theme. If it has fewer colours of users than there are roles, they
+    come again in another text style."""
+    few = users.split()
+    numbers = range(USER_COLOURS)
+    named = [*colours.split(), *loads.split(), *(few[n % len(few)] for n in numbers)]
+    styles = {f"gp-user{n}-style": _STYLES[n // len(few)] for n in numbers}
+    return {f"gp-{role}": colour for role, colour in zip(ROLES, named, strict=True)} | styles
 
 
 # quiet heading good notice alarm memory load track key; light moderate heavy; users
 _ANSI_DARK = _variables(
     "ansi_default ansi_default ansi_green ansi_yellow ansi_red ansi_cyan ansi_cyan"
     " ansi_bright_black ansi_cyan",
-    "ansi_bright_blue ansi_cyan ansi_yellow",
-    "ansi_cyan ansi_magenta ansi_bright_blue ansi_cyan ansi_magenta ansi_bright_blue",
+    "ansi_default ansi_cyan ansi_yellow",
+    "ansi_magenta ansi_bright_blue",
 )
 _ANSI_LIGHT = _variables(
     "ansi_default ansi_default ansi_green ansi_magenta ansi_red ansi_blue ansi_blue"
     " ansi_bright_black ansi_blue",
-    "ansi_cyan ansi_blue ansi_magenta",
-    "ansi_blue ansi_magenta ansi_cyan ansi_blue ansi_magenta ansi_cyan",
+    "ansi_bright_black ansi_default ansi_magenta",
+    "ansi_blue ansi_cyan",
 )
-_SHADES = _variables(
-    "- " * ROLES.index("light"),
-    "#5f87d7 #00afaf #d78700",
-    "#af8700 #00afaf #af5fff #ff5faf #8787af #0087ff",
+# On a terminal of 256 colours, from the colour cube that all such terminals have. Those of
+# ansi-dark are legible on white too: not every terminal tells its background.
+_DARK_SHADES = _variables(
+    "- - - - - - - - -",
+    "#5f87af #00afd7 #d78700",
+    "#ff5faf #008787 #875fff #ff00ff #af5f87 #af87d7 #0087ff #d700af",
 )
-"""Loads and users on a terminal of 256 colours. They come from the colour cube that all such
-terminals have, and are legible on black and on white."""
+_LIGHT_SHADES = _variables(
+    "- - #005f00 #875f00 #af0000 - - - -",
+    "#5f5f87 #005faf #875f00",
+    "#5f00af #d70087 #005f5f #005fff #af00ff #87005f #000087 #875faf",
+)
 _DARK = _variables(
     "#8a8f98 #c5cad3 #5fd787 #ffd75f #ff5f57 #4fc1d0 #4fc1d0 #3a3f4a #62aeef",
     "#5b8fd0 #4fc1d0 #f5a050",
-    "#d08d4a #3ecfd6 #b08cff #ff86d0 #a3ad3f #4f9bff",
+    "#f820a0 #00f8f8 #2080f8 #20a080 #e0a0f8 #c0c0a0 #a080a0 #c040f8",
 )
 _LIGHT = _variables(
-    "#6b7078 #33373d #1a7f37 #9a6700 #cf222e #1f6fb2 #0f8aa8 #d0d4da #1f6fb2",
-    "#6a8fc7 #0f8aa8 #d9730d",
-    "#93591f #0084a8 #8250df #c2259d #4a5a00 #0550ae",
+    "#6b7078 #33373d #1a7f37 #8a5c00 #cf222e #1f6fb2 #0f8aa8 #d0d4da #1f6fb2",
+    "#5c6b80 #0b6fa5 #b35900",
+    "#000080 #c000e0 #e00080 #800040 #2040f8 #006060 #a06080 #6000a0",
 )
 # Free is sky blue and an alarm is orange (Okabe and Ito). All others differ from these and from
 # each other in lightness, or as blue from yellow: people who cannot see red from green see these
@@ -85,7 +93,7 @@ _LIGHT = _variables(
 _COLORBLIND = _variables(
     "#8a8f98 #c5cad3 #56b4e9 #ffffff #ff8c42 #9fd0c8 #9fd0c8 #3a3f4a #56b4e9",
     "#6f7fb0 #9fd0c8 #f0e442",
-    "#bc6830 #30f4f4 #84bca0 #d8f430 #d8d8a0 #3084f4",
+    "#8080f8 #a8f8a8 #808000 #d78787",
 )
 
 
@@ -134,8 +142,14 @@ DEFAULTS = _ANSI_DARK
 
 def fitting(shades: bool) -> tuple[Theme, ...]:
     """Return the themes of gputop, with `shades` for a terminal of more than 16 colours."""
-    more = {name: value for name, value in _SHADES.items() if shades and value != "-"}
-    return (_ansi("ansi-dark", _ANSI_DARK | more), _ansi("ansi-light", _ANSI_LIGHT | more), *_RGB)
+    dark, light = _ANSI_DARK, _ANSI_LIGHT
+    if shades:
+        dark, light = _shaded(dark, _DARK_SHADES), _shaded(light, _LIGHT_SHADES)
+    return (_ansi("ansi-dark", dark), _ansi("ansi-light", light), *_RGB)
+
+
+def _shaded(variables: dict[str, str], shades: dict[str, str]) -> dict[str, str]:
+    return variables | {name: value for name, value in shades.items() if value != "-"}
 
 
 THEMES = fitting(shades=False)
@@ -161,7 +175,7 @@ class UserColours:
     def role(self, user: str) -> str:
         if user not in self._of:
             self._add({user})
-        return f"user{self._of[user]}"
+        return USER_ROLES[self._of[user]]
 
     def _add(self, users: set[str]) -> None:
         """Give colours to users, first to those whose own colour is still free."""

@@ -218,7 +218,7 @@ def plain(gpu: Json) -> Json:
     whether it is free, and reserved."""
     apart = (*SECTIONS, "free", "not_free", "reservation")
     kept = {field: value for field, value in gpu.items() if field not in apart}
-    parts = ("memory_total", "memory_used", "activity")
+    parts = ("memory_total", "memory_used", "activity", "reservation")
     if kept["mig"] is not None:
         kept["mig"] = [
             {field: value for field, value in device.items() if field not in parts}

@@ -139,7 +139,7 @@ def test_the_reason_is_told(folder: Path) -> None:
     with Container() as inside, driven(folder, "host", "525.147.05") as here:
         innocent = inside.start()
         on(here, outside(innocent.pid))
-        assert "the driver tells the PIDs of the host" in kill(here, inside, None)[1]
+        assert "the driver reports the host's PIDs" in kill(here, inside, None)[1]
     with Container() as inside, driven(folder, "host", "580.95.05") as here:
         innocent = inside.start(cuda=False)
         on(here, outside(innocent.pid))

@@ -226,7 +226,7 @@ def test_kill_believes_nothing_old(here: Machine, folder: Path) -> None:
         good = record.read_text()
         for name, edit in OLD.items():
             change(record, edit)
-            assert "no process on a GPU fits" in selected(here, "idle>10m"), name
+            assert "no process on a GPU matches" in selected(here, "idle>10m"), name
             put_back(record, good)
         change(record, later)
         assert "a.py" not in selected(here, "idle>10m")

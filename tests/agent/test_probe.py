@@ -308,8 +308,7 @@ OTHER = MigInstance("MIG-a1b2c3d4-0000-4000-8000-000000000001", 2, 0)
         (580, mig_gpu(MIG), True, "verified by the driver"),
         (
             *(580, mig_gpu(OTHER), False),
-            "the driver says cuda:0 is a MIG device of GPU 0, "
-            "gputop expected MIG (GI 2, CI 0) of GPU 0",
+            "the driver says cuda:0 is a MIG device of GPU 0, gputop expected GPU 0:2 MIG",
         ),
         (
             580,

@@ -119,7 +119,7 @@ def test_too_many_questions_are_refused(machine: MachineFactory) -> None:
         agent.line()
         for number in range(66):
             agent.ask("probe", value=str(number), order=None, id=str(number))
-        assert agent.reply()["error"] == "too many questions wait: ask again"
+        assert agent.reply()["error"] == "too many requests are pending: try again"
         here.heal()
         assert agent.reply("0")["probed"]
 

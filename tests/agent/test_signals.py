@@ -151,14 +151,14 @@ def test_memory_that_somebody_else_takes_at_once_is_not_told(here: Machine) -> N
         here.update(lambda scenario: scenario["gpus"][0]["memory"].update(used=9 * GIB))
         told = verdict(agent, target(pid))
     assert (told["outcome"], told["freed"]) == ("exited", [])
-    assert "memory of GPU 0 is not seen to come back" in told["words"]
+    assert "the memory on GPU 0 has not come back yet" in told["words"]
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("signal.signal(15, lambda *_: None)", "it handles SIGTERM and goes on; SIGKILL ends it"),
+        ("signal.signal(15, lambda *_: None)", "it handles SIGTERM and continues; SIGKILL ends it"),
         ("signal.pthread_sigmask(signal.SIG_BLOCK, [15])", "it blocks SIGTERM; SIGKILL ends it"),
     ],
 )
@@ -186,8 +186,10 @@ def test_a_stopped_process(here: Machine, start: Start) -> None:
         until(lambda: psutil.Process(program.pid).status() == psutil.STATUS_STOPPED)
         told = verdict(agent, target(program.pid), grace=0.2)
         assert told["outcome"] == "ignored"
-        assert f"it is stopped, and takes SIGTERM only when it goes on (kill -CONT {program.pid})" \
-            in told["words"]  # fmt: skip
+        words = (
+            f"it is stopped, and takes SIGTERM only when it continues (kill -CONT {program.pid})"
+        )
+        assert words in told["words"]
         assert verdict(agent, target(program.pid), number=9)["outcome"] == "exited"
 
 
@@ -278,7 +280,7 @@ def test_gone(here: Machine) -> None:
         here.kill("train")
         told = verdict(agent, ours)
     assert (told["outcome"], told["seconds"]) == ("gone", None)
-    assert told["words"] == "it had ended before; nothing was sent"
+    assert told["words"] == "it had already ended; nothing was sent"
 
 
 @pytest.mark.system
@@ -435,7 +437,7 @@ def test_without_pidfd_nothing_is_sent(start: Start) -> None:
     order = Signal("a", (target_of(program.pid),), 15, 1.0)
     [(outcome, words, _)] = in_child(_without_pidfd_open, order)
     assert (outcome, words) == (
-        "refused", "gputop signals through pidfd_open, which takes Linux 5.3",
+        "refused", "gputop needs pidfd_open (Linux 5.3) to send signals",
     )  # fmt: skip
     assert program.poll() is None
 
@@ -644,7 +646,7 @@ def test_the_number_may_change_hands_between_the_look_and_the_signal() -> None:
     bystander = start_as(victim.pid, ["sleep", "999"])
     try:
         for number in (0, 1, 9, 15):
-            with pytest.raises(NotSentError, match="it had ended before"):
+            with pytest.raises(NotSentError, match="it had already ended"):
                 held.send(number)
         assert bystander.poll() is None
         assert (held.ended, held.reaped) == (True, True)
@@ -781,4 +783,4 @@ def test_no_signal_is_said_to_end_a_thread_of_the_kernel(here: Machine) -> None:
         agent.line()
         told = verdict(agent, target(pid), number=9)
     assert told["outcome"] == "refused"
-    assert told["words"] == "it is a thread of the kernel, which no signal ends; nothing was sent"
+    assert told["words"] == "it is a kernel thread, which no signal ends; nothing was sent"

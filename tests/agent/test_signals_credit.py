@@ -68,7 +68,7 @@ def test_who_handles_term_gets_its_time_first(here: Machine, start: Start, state
     with Agent(here) as agent:
         agent.line()
         told = verdict(agent, target(program.pid), grace=0.3)
-        assert told["words"] == "it handles SIGTERM and goes on; SIGKILL ends it"
+        assert told["words"] == "it handles SIGTERM and continues; SIGKILL ends it"
         assert told["seconds"] >= 0.3
         assert last(agent, send(agent, target(program.pid), number=9))["outcome"] == "exited"
     assert noted(state, program.pid)[1:] == KILL_AFTER_TERM

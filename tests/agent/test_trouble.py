@@ -214,4 +214,4 @@ def test_no_room_for_the_agent_is_told_in_plain_words() -> None:
         AgentProcess("--once")
 
     words = in_child(start, WITHOUT_ROOM)
-    assert words.startswith("SourceError: the agent cannot be started: this user (ulimit -u) or")
+    assert words.startswith("SourceError: cannot start the agent: this user (ulimit -u) or")

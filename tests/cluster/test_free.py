@@ -55,7 +55,8 @@ def test_json_and_more_than_one_host_has(server: Prometheus) -> None:
         "gputop: no host has 9 free GPUs of one model with 'H100' in its name: "
         "the most are 8 H100 80GB HBM3 on roomy:9835\n"
     )
-    assert "none is free" in free("--prometheus", server.url, "--model", 'B200"}').stderr
+    done = free("--prometheus", server.url, "--model", 'B200"}')
+    assert done.stderr == "gputop: no host has a free GPU with 'B200\"}' in its model's name\n"
 
 
 def test_a_shell_there(server: Prometheus) -> None:
@@ -69,7 +70,7 @@ def test_by_memory_and_rest_where_nobody_tells_who_is_there(tmp_path: Path) -> N
         done = free("--prometheus", prometheus.url, "-n", "2", "--format", "index")
         assert done.stdout == "node1 0,2\n"
         assert "by dcgm-exporter" in done.stderr
-        assert "who is on a GPU it does not tell" in done.stderr
+        assert "it does not say who is on a GPU" in done.stderr
 
 
 def test_what_does_not_go_together() -> None:

@@ -66,11 +66,11 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--prometheus http://a:9090", "--prometheus is for the screen"),
+        ("--prometheus http://a:9090", "--prometheus needs the screen"),
         ("--prometheus http://a -H b", "--prometheus cannot be used with -H"),
         ("--prometheus http://a --once", "--prometheus cannot be used with --once"),
         ("--prometheus http://a topo", "--prometheus is not an option of gputop topo"),
-        ("--prometheus a:9090", "is no URL, as http://prometheus:9090"),
+        ("--prometheus a:9090", "is not a URL such as http://prometheus:9090"),
     ],
 )
 def test_what_it_does_not_go_with(words: str, said: str) -> None:

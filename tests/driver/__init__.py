@@ -4,6 +4,7 @@
     scenarios/    machines by name; `names()` lists them
     machine.py    Machine: a scenario with its library and its real processes, live
     children.py   those processes
+    contexts.py   programs that use the simulated libcuda, and how a driver may lie about them
     client.py     asking the driver through pynvml, in a process of its own
     flat.py       scenario -> the flat text that the library reads
     build.py      the compiler: library per driver era, child program
@@ -11,7 +12,8 @@
     *.c, *.h      the library: abi.h (layouts, eras), machine.h, scenario.c (reads the flat text),
                   call.c (log, delays, hangs, errors), system.c, device.c, board.c, health.c,
                   events.c, links.c, topology.c, gpm.c, process.c;
-                  cuda.c (libcuda.so.1); child.c
+                  cuda.c, context.c (libcuda.so.1); child.c
+    nvidia_smi.py, nvidia_smi_xml.py    nvidia-smi on that driver
 
 A test:
 

@@ -5,19 +5,24 @@ driver cannot be built.
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.driver import BuildError, Machine, ScenarioError, names
+from tests.driver import BuildError, Machine, ScenarioError, names, nvidia_smi
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command on the scenario's machine; returns the exit code."""
     options = _options(arguments)
     try:
-        with Machine(options.scenario, log=options.log) as machine:
+        with Machine(options.scenario, log=options.log) as machine, TemporaryDirectory() as folder:
+            nvidia_smi.install(Path(folder))
+            machine.env["PATH"] = os.pathsep.join((folder, machine.env["PATH"]))
             code = _run(options.command, machine.env)
             if options.log:
                 sys.stderr.writelines(f"{function} {gpu}\n" for function, gpu in machine.calls())

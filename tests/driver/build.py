@@ -21,7 +21,7 @@ ERAS = (390, 450, 535, 580)
 SOURCES = Path(__file__).parent
 LIBRARY = ("scenario.c", "call.c", "system.c", "device.c", "board.c", "links.c", "process.c",
            "health.c", "events.c", "gpm.c", "topology.c")  # fmt: skip
-CUDA = ("scenario.c", "call.c", "cuda.c")
+CUDA = ("scenario.c", "call.c", "cuda.c", "context.c")
 # Moving values are worked out in Python, too: a multiply-add in one step rounds otherwise.
 FLAGS = ("-std=gnu11", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 

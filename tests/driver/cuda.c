@@ -1,4 +1,5 @@
-/* A simulated libcuda.so.1: which GPUs CUDA counts, in which order, and what hides them.
+/* A simulated libcuda.so.1: which GPUs CUDA counts, in which order, and what hides them. What
+ * programs do on them is in context.c.
  *
  * Call overrides work on it by the functions' names; their errors are CUDA's numbers, and with a
  * negative one the program dies of that signal. cuDeviceGetUuid_v2 came with CUDA 11.4 (470).
@@ -6,7 +7,7 @@
  * they are silent it has to do something: from R570 on (580 here), MIG devices stand in the place
  * of their GPU, and numbers count them.
  */
-#include "machine.h"
+#include "cuda.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -15,20 +16,15 @@
 #include <string.h>
 #include <strings.h>
 
-enum {
-    CUDA_SUCCESS = 0,
-    CUDA_ERROR_INVALID_VALUE = 1,
-    CUDA_ERROR_NOT_INITIALIZED = 3,
-    CUDA_ERROR_NO_DEVICE = 100,
-    CUDA_ERROR_INVALID_DEVICE = 101,
-};
-
-#define MAX_DEVICES 64
-struct device { int gpu, slot; };   /* slot: of a MIG device, or WHOLE_GPU */
 struct devices { struct device at[MAX_DEVICES]; int count; };
 
 static struct devices visible;
 static int ready;
+
+struct device visible_device(int ordinal)
+{
+    return visible.at[ordinal];
+}
 
 static const char *text_of(const struct scenario *scenario, int gpu, const char *key)
 {
@@ -141,6 +137,17 @@ static struct devices counted(const struct scenario *scenario)
     return all;
 }
 
+/* Whether an entry is the old name of a MIG device, which is still taken: MIG-<GPU-UUID>/GI/CI. */
+static int has_old_name(const struct scenario *scenario, struct device device, const char *entry)
+{
+    char name[128], key[32];
+    if (device.slot == WHOLE_GPU) return 0;
+    snprintf(key, sizeof key, "mig.%d.ci", device.slot);
+    snprintf(name, sizeof name, "MIG-%s/%llu/%llu", text_of(scenario, device.gpu, "uuid"),
+             instance_of(scenario, device), number_of(scenario, device.gpu, key));
+    return strcmp(name, entry) == 0;
+}
+
 /* The place in `all` that an entry of the list names, or -1. */
 static int place_of(const struct scenario *scenario, const struct devices *all, const char *entry,
                     const char *kind)
@@ -153,6 +160,7 @@ static int place_of(const struct scenario *scenario, const struct devices *all, 
     if (strncmp(entry, kind, 4) != 0) return -1;
     int found = -1;
     for (int i = 0; i < all->count; i++) {
+        if (has_old_name(scenario, all->at[i], entry)) return i;
         if (strncmp(own_uuid(scenario, all->at[i]), entry, strlen(entry)) != 0) continue;
         if (found >= 0) return -1;
         found = i;
@@ -182,7 +190,7 @@ static struct devices masked(const struct scenario *scenario, const char *value)
     return allowed(chosen);
 }
 
-static int begin(struct call *call, const char *function, int gpu)
+int cuda_begin(struct call *call, const char *function, int gpu)
 {
     int status = call_begin(call, function, gpu);
     if (status < 0) {
@@ -196,7 +204,7 @@ API int cuInit(unsigned flags)
 {
     struct call call;
     driver_initialized(+1);
-    int status = begin(&call, __func__, NO_GPU);
+    int status = cuda_begin(&call, __func__, NO_GPU);
     if (status != CUDA_SUCCESS) return status;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     if (!ready) visible = masked(call.scenario, getenv("CUDA_VISIBLE_DEVICES"));
@@ -220,7 +228,7 @@ API int cuDeviceGetCount(int *count)
     struct call call;
     if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
     *count = visible.count;
-    return begin(&call, __func__, NO_GPU);
+    return cuda_begin(&call, __func__, NO_GPU);
 }
 
 API int cuDeviceGet(int *device, int ordinal)
@@ -229,18 +237,15 @@ API int cuDeviceGet(int *device, int ordinal)
     if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
     if (ordinal < 0 || ordinal >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return begin(&call, __func__, visible.at[ordinal].gpu);
+    return cuda_begin(&call, __func__, visible.at[ordinal].gpu);
 }
 
-/* What every question about a device starts with. */
-#define BEGIN_CUDA(device)                                                          \
-    struct call call;                                                               \
-    do {                                                                            \
-        if (!ready) return CUDA_ERROR_NOT_INITIALIZED;                              \
-        if ((device) < 0 || (device) >= visible.count) return CUDA_ERROR_INVALID_DEVICE; \
-        int status = begin(&call, __func__, visible.at[device].gpu);                   \
-        if (status != CUDA_SUCCESS) return status;                                  \
-    } while (0)
+int cuda_begin_device(struct call *call, const char *function, int device)
+{
+    if (!ready) return CUDA_ERROR_NOT_INITIALIZED;
+    if (device < 0 || device >= visible.count) return CUDA_ERROR_INVALID_DEVICE;
+    return cuda_begin(call, function, visible.at[device].gpu);
+}
 
 /* Sixteen bytes of the digits after `GPU-` or `MIG-`; no text, and NULs are bytes like others. */
 static int bytes_of(const char *uuid, unsigned char *out)

@@ -124,7 +124,11 @@ def _process(kind: int, process: Scenario, pids: Mapping[str, int]) -> Iterator[
         pid = pids[pid]
     gi, ci = process.get("gi", NO_INSTANCE), process.get("ci", NO_INSTANCE)
     host, outside = process.get("host_pid", 0), int(process.get("outside", False))
-    yield f"process {kind} {pid} {gi} {ci} {process.get('sample_time', 0)} {host} {outside}"
+    inner, namespace = process.get("inner", (0, 0))
+    yield (
+        f"process {kind} {pid} {gi} {ci} {process.get('sample_time', 0)} {host} {outside}"
+        f" {inner} {namespace}"
+    )
     for key in ("used", "sm", "mem", "enc", "dec"):
         if process.get(key) is not None:
             yield f"of {key} {_value(process[key])}"

@@ -19,6 +19,8 @@ struct table { struct entry *entry; int count; };
 struct process {
     unsigned pid, gi, ci, host_pid;
     int outside;       /* of another PID namespace */
+    unsigned inner_pid;      /* its number in a namespace of its own below that of the machine */
+    u64 inner_namespace;     /* and that namespace; 0: it is in that of the machine */
     u64 sample_time;   /* microseconds since 1970; 0: moves with the clock */
     struct value used, sm, mem, enc, dec;
 };

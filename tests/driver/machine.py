@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.driver import build, flat, forked
 from tests.driver.children import Children
+from tests.driver.contexts import Contexts
 from tests.driver.scenario import Scenario, delist, enlist, load, merge
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -61,6 +62,9 @@ class Machine:
             self.start = time.monotonic()
             self._write()
             self.env = self._environment(library)
+            self._contexts = Contexts(self.update, lambda: self.elapsed)
+            stack.callback(self._contexts.close)
+            self.env["GPUTOP_TEST_CUDA"] = str(self._contexts.path)
             self._follow(stack)
             self._stack = stack.pop_all()
         return self
@@ -88,7 +92,7 @@ class Machine:
     def update(self, edit: Callable[[Scenario], object]) -> None:
         """Change the scenario in place, in `edit`; nothing changes when that fails.
 
-        Raises ScenarioError for what the driver cannot be told.
+        Raises ScenarioError for what the driver is not known.
         """
         with self._lock:
             before = self.scenario

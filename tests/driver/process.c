@@ -28,6 +28,7 @@ enum { HOST, LIST, MEMORY, SAMPLES, EMPTY, EVERYBODYS };
 
 struct telling {
     int pids;
+    u64 namespace;   /* of the program */
     int below;   /* whether the program is in a namespace below that of the machine */
 };
 
@@ -38,13 +39,20 @@ static struct telling telling(const struct call *call)
     struct call machine = *call;
     machine.gpu = NULL;
     if (stat("/proc/self/ns/pid", &own) != 0 || own.st_ino == FIRST_NAMESPACE)
-        return (struct telling){EVERYBODYS, 0};
-    return (struct telling){(int)number_or(&machine, "pids", HOST),
+        return (struct telling){EVERYBODYS, 0, 0};
+    return (struct telling){(int)number_or(&machine, "pids", HOST), own.st_ino,
                             own.st_ino != number_or(&machine, "namespace", own.st_ino)};
+}
+
+/* Whether it is in the namespace of the program, below that of the machine. */
+static int is_beside(struct telling told, const struct process *process)
+{
+    return process->inner_namespace != 0 && process->inner_namespace == told.namespace;
 }
 
 static int is_outside(struct telling told, const struct process *process)
 {
+    if (is_beside(told, process)) return 0;
     return process->outside || (told.below && process->host_pid == 0);
 }
 
@@ -65,6 +73,7 @@ static int is_told(const struct call *call, struct telling told, const struct pr
 static struct process as_told(struct telling told, const struct process *process)
 {
     struct process copy = *process;
+    if (is_beside(told, process)) copy.pid = process->inner_pid;
     if (told.pids == HOST) copy.pid = host_pid(told, process);
     if (told.pids == LIST) copy.used = (struct value){.kind = 'n'};
     return copy;
@@ -89,6 +98,7 @@ static struct process_list listed(const struct call *call, int kind)
 static unsigned sample_pid(struct telling told, const struct process *process)
 {
     int ours = told.pids == SAMPLES && !is_outside(told, process);
+    if (ours && is_beside(told, process)) return process->inner_pid;
     return told.pids == EVERYBODYS || ours ? process->pid : host_pid(told, process);
 }
 

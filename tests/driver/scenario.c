@@ -3,7 +3,7 @@
  *   start SECONDS | frozen SECONDS | latency MS | serialize 0|1
  *   value KEY VALUE...               of the machine, or of the GPU begun last
  *   gpu                              begins the next GPU
- *   process LIST PID GI CI TIME HOST OUTSIDE
+ *   process LIST PID GI CI TIME HOST OUTSIDE INNER NAMESPACE
  *                                    a process of that GPU; LIST is 0 compute, 1 graphics, 2 MPS
  *   of used|sm|mem|enc|dec VALUE...  of the process begun last
  *   rule PATTERN GPU ERROR MS HANG AFTER UNTIL
@@ -103,6 +103,8 @@ static struct process *read_process(struct gpu *gpu, char **rest)
     process->sample_time = (u64)integer(rest);
     process->host_pid = (unsigned)integer(rest);
     process->outside = (int)integer(rest);
+    process->inner_pid = (unsigned)integer(rest);
+    process->inner_namespace = (u64)integer(rest);
     return process;
 }
 

@@ -68,7 +68,9 @@ A MIG device: {"uuid", "gi", "ci", "profile": "2g.20gb", "sm", "gi_slices", "ci_
 A process in a list: {"pid": 123 or the name of a process, "used": bytes or null (not available),
 "gi", "ci" (MIG instances), "sm", "mem", "enc", "dec" (%, utilization samples; none given: no
 sample), "sample_time": microseconds at which its samples stand still, "outside": true for one of
-another PID namespace, "host_pid": its number in the first one (pid + 10 million)}.
+another PID namespace, "host_pid": its number in the first one (pid + 10 million), "inner": its
+number in a namespace below that of the machine, and that namespace}. Programs that take memory by
+libcuda.so.1 come into the lists by themselves (contexts.py); "lie": how the driver lies about them.
 
 In the first PID namespace all are listed, by the pid that is written. In one below, as a container
 has, by "pids" (open-gpu-kernel-modules by tag; in brackets the versions that do so). The pids are

@@ -194,7 +194,7 @@ def test_only_what_the_caller_sees() -> None:
     mixed = frame([card(0), card(1, name="L4")])
     choice = choose([mixed], PickRequest(value="0"))
     assert choice.gpus is None
-    assert "cannot be told" in choice.reasons[0]
+    assert "is not known" in choice.reasons[0]
     assert picked(mixed, value="0", order="PCI_BUS_ID") == [0]
     assert picked(mixed, value="1,0") == [0]
 

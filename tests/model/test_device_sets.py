@@ -41,7 +41,7 @@ def test_a_container_may_have_one_mig_device_of_a_gpu(text: str) -> None:
     inside = container_set(TWO, text).devices
     assert inside is not None
     assert [part.label for device in inside for part in device.parts()] == [
-        "MIG 1g.10gb (GI 4, CI 0) of GPU 0",
+        "GPU 0:4 MIG 1g.10gb",
         "GPU 1",
     ]
     assert container_set(TWO, "0:2").devices is None

@@ -15,7 +15,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes import process_rows
-from gputop.model.processes.filter import FilterError, absent_gpus, idle
+from gputop.model.processes.filter import FilterError, absent_gpus, idle, names_host
 from tests.builders import GIB, frame, gpu, matching, process
 
 SEEN = CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "GPU-1"}))
@@ -143,7 +143,7 @@ def test_what_is_unknown_fits_neither_way(text: str) -> None:
         ("user:alice,bob", 0, "one at a time: user:alice or user:bob"),
         ("alice|bob", 0, "for either write alice or bob, or quote it"),
         ("not alice", 0, "write !alice in place of not alice, or quote it"),
-        ("a and b", 2, "words beside each other all have to fit: leave it out, or quote it"),
+        ("a and b", 2, "words next to each other must all match: leave it out, or quote it"),
         ("mem >", 4, "a comparison is mem>10G, or quote it"),
         ("gpu:0,", 0, "a GPU is missing beside a comma"),
         ('""', 0, 'a word is missing after ""'),
@@ -186,6 +186,20 @@ def test_containers_and_how_long_idle() -> None:
         "!idle>10m": [2],
     }.items():
         assert [row.process.pid for row in matching(rows(here), text)] == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("", True), ("ODE3", True), ("node4", False), ("!node4", True), ("host:node3", True),
+        ("host:node3.lab", True), ("host:node", False), ("!host:node3", False), ('"node 3"', False),
+        ("node3 lab", True), ("node3 alice", False), ("alice or node3", True),
+        ("user:node3", False), ("gpu:3", False), ("mem>1G", False), ("idle", False),
+        ("!mem>1G", False),
+    ],
+)  # fmt: skip
+def test_a_host_fits_by_its_name_alone(text: str, fits: bool) -> None:
+    assert names_host(text)("bob@node3.lab:22") is fits
 
 
 def test_a_gpu_that_there_is_not() -> None:

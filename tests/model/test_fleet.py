@@ -159,7 +159,7 @@ def test_a_host_that_claims_to_be_another_one() -> None:
     inside = replace(container, host=Host(name="c", boot_id="boot of a"))
     fleet.take([same, same._replace(host="a.lab"), HostState("container", inside, UP)])
     first, second, third = fleet.rows
-    assert (first.remark, second.remark) == ("a.lab claims to be it", "claims to be a")
+    assert (first.remark, second.remark) == ("a.lab claims to be this machine", "claims to be a")
     assert (first.level, second.level, third.same_machine_as) == ("warning", "warning", None)
     assert (fleet.totals.gpus, fleet.totals.free) == (2, 1)
     assert free_gpus(fleet.rows) == [("container", "4")]
@@ -170,6 +170,23 @@ def test_a_host_that_claims_to_be_another_one() -> None:
         assert {row.row.process.user for row in fleet.processes} == {"bob", "eve"}
         assert len(fleet.processes) == fleet.totals.users == 2
         assert (fleet.totals.gpus, free_gpus(fleet.rows)) == (1, [])
+
+
+def test_models_load_and_free_memory_of_a_host() -> None:
+    cards = (
+        gpu(0, utilization=0.9, memory_free=30 * GIB),
+        gpu(1, utilization=0.3, memory_free=10 * GIB, name="NVIDIA A100-SXM4-80GB"),
+        gpu(2, utilization=None, memory_free=None),
+        gpu(3, utilization=0.0, memory_free=80 * GIB, stale_for=30.0),
+    )
+    [row] = rows_of(of_host("node1", frame(cards)))
+    assert row.summary is not None
+    assert row.summary.models == ("H200", "A100-SXM4-80GB")
+    assert row.summary.utilization == pytest.approx(0.6)
+    assert row.summary.memory_free == 40 * GIB
+    [row] = rows_of(of_host("node1", frame(cards[2:])))
+    assert row.summary is not None
+    assert (row.summary.utilization, row.summary.memory_free) == (None, None)
 
 
 def test_a_frame_is_looked_through_once() -> None:

@@ -150,7 +150,7 @@ def test_a_view_holds_one_mig_device() -> None:
     rows = [entry.row for entry in entries(*parts)]
     view = View(gpu="GPU-0", instance=(2, 0))
     assert [view.holds(row) for row in rows] == [False, True, False]
-    assert view.words([gpu(0), gpu(1)]) == "on GPU 0 MIG 2/0"
+    assert view.words([gpu(0), gpu(1)]) == "on GPU 0:2"
 
 
 PROCESSES = st.builds(

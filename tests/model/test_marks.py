@@ -60,9 +60,7 @@ def test_a_mig_device_by_itself() -> None:
     assert not marks.has_gpu(divided)
     assert not marks.has_gpu(divided, devices[1])
     assert marks.receive_frame(there) == []
-    assert [news.short for news in marks.receive_frame(frame([divided]))] == [
-        "GPU 0 MIG device 1/0 is free"
-    ]
+    assert [news.short for news in marks.receive_frame(frame([divided]))] == ["GPU 0:1 is free"]
 
 
 def test_a_process_until_the_agent_says_that_it_has_ended() -> None:

@@ -119,7 +119,7 @@ def test_the_rule_that_decides_is_named() -> None:
     old = resolve("MIG-0-3-0,MIG-0-4-0", TWO, driver_version=OLD)
     assert (old.reason, old.entries[1].outcome) == ("mig_single_instance", "stopped")
     assert "before R570" in old.entries[1].message
-    assert [d.label for d in old.visible or ()] == ["MIG 1g.10gb (GI 3, CI 0) of GPU 0"]
+    assert [d.label for d in old.visible or ()] == ["GPU 0:3 MIG 1g.10gb"]
     split = resolve("MIG-0-1-0,MIG-0-1-1", [mig(0, (1, 0), (1, 1))], driver_version=NEW)
     assert (split.reason, split.documented) == ("mig_one_ci_per_gi", False)
     unset = resolve(None, TWO, driver_version=OLD, order="PCI_BUS_ID")
@@ -129,8 +129,8 @@ def test_the_rule_that_decides_is_named() -> None:
     unknown = resolve("0", TWO)
     assert "R570" in unknown.because
     assert [h.device.label for h in resolve("GPU-1", TWO, driver_version=NEW).hidden] == [
-        "MIG 1g.10gb (GI 3, CI 0) of GPU 0",
-        "MIG 1g.10gb (GI 4, CI 0) of GPU 0",
+        "GPU 0:3 MIG 1g.10gb",
+        "GPU 0:4 MIG 1g.10gb",
     ]
 
 

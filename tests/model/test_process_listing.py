@@ -200,7 +200,7 @@ def test_the_selected_process_is_never_another_one() -> None:
         elif what == 2:
             listing.filter_by(chance.choice(["", "amy", "gpu:1", "mem>3G or bob", "12", "idle"]))
         elif what == 3:
-            chance.choice([listing.toggle_tree, listing.next_view, listing.toggle_ended])()
+            chance.choice([listing.toggle_tree, listing.show_users, listing.toggle_ended])()
         elif what == 4:
             listing.open(selection.row)
         elif listing.rows:
@@ -225,24 +225,22 @@ def tags_change(listing: ProcessListing, selection: Selection) -> None:
 # Views
 
 
-def test_the_next_view_goes_round_all_mine_by_user() -> None:
-    listing = listed(*MIXED, me="amy")
-    listing.next_view()
-    assert (pids(listing), listing.fitting) == ([301, 303], 2)
-    listing.next_view()
+@pytest.mark.parametrize(("me", "row"), [("amy", 0), ("bob", 1), ("eve", 0), (None, 0)])
+def test_users_have_a_row_each_and_ones_own_is_first_chosen(me: str | None, row: int) -> None:
+    listing = listed(*MIXED, me=me)
+    assert listing.show_users() == row
     totals = [(line.row.process.user, line.row.process.gpu_memory) for line in listing.rows]
     assert totals == [("amy", 40 * GIB), ("bob", 20 * GIB)]
     commands = [line.row.process.command for line in listing.rows]
     assert commands == ["GPU 0,1: 2 processes", "GPU 1: 1 process"]
-    listing.next_view()
+    assert listing.leave_view()
     assert pids(listing) == [301, 302, 303]
 
 
 def test_a_user_is_opened_and_left_again() -> None:
     nobody = process(304, user=None, gpu_memory=GIB)
     listing = listed(*MIXED, nobody, me="amy")
-    listing.next_view()
-    listing.next_view()
+    listing.show_users()
     assert listing.open(listing.rows[1])
     assert pids(listing) == [302]
     assert not listing.open(listing.rows[0])  # no group
@@ -294,8 +292,7 @@ def test_only_one_gpu_until_the_view_is_left_even_when_it_goes_away() -> None:
 
 
 def test_the_view_before_comes_back_after_that_of_a_gpu() -> None:
-    listing = listed(*MIXED, me="amy")
-    listing.next_view()
+    listing = listed(*MIXED, user="amy")
     listing.only_gpu(GPUS[1].key)
     assert pids(listing) == [303]
     assert listing.leave_view()
@@ -311,7 +308,7 @@ def test_only_a_mig_device() -> None:
 
 def test_a_group_on_several_gpus_is_on_no_single_one() -> None:
     listing = listed(process(1000, 0), process(1001, 1))
-    listing.next_view()
+    listing.show_users()
     assert not listing.only_gpu_of(listing.rows[0])
     assert not listed(process(1, None)).only_gpu_of(ViewRow(row_without_gpu(), None))
 

@@ -12,6 +12,7 @@ from gputop.model.machine.summary import (
     count_of_users,
     count_without_user,
     draws_only,
+    is_full,
     users,
 )
 from tests.builders import frame, gpu, process
@@ -68,3 +69,11 @@ def test_processes_by_mig_device() -> None:
         ("GPU-0", 2, 0): [1],
         ("GPU-1", 2, 0): [3],
     }
+
+
+def test_memory_that_is_full_stays_so_until_it_is_clearly_less() -> None:
+    shares, was_full, states = (0.94, 0.95, 0.949, 0.95, 0.94, 0.931, 0.92, 0.94), False, []
+    for share in shares:
+        was_full = is_full(share, was_full)
+        states.append(was_full)
+    assert states == [False, True, True, True, True, True, False, False]

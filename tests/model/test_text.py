@@ -18,6 +18,7 @@ from gputop.model.machine.text import (
     duration,
     percent,
     printable,
+    rate,
     short_command,
     short_name,
     size,
@@ -54,6 +55,15 @@ K, M, G, T, P = (1024**n for n in range(1, 6))
 )
 def test_size(count: int | None, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [(0, "0 B/s"), (999.4, "999 B/s"), (1e3, "1.00 kB/s"), (4.15e6, "4.15 MB/s"),
+     (999.6e6, "1.00 GB/s"), (419.3e9, "419 GB/s"), (1.8e12, "1.80 TB/s")],
+)  # fmt: skip
+def test_rate(per_second: float, text: str) -> None:
+    assert rate(per_second) == text
 
 
 def test_size_is_never_wider_than_five_cells() -> None:

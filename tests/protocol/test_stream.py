@@ -40,7 +40,7 @@ def error_of(lines: list[bytes]) -> str:
 def test_a_line_that_is_cut() -> None:
     for number, line in enumerate(LINES):
         for end in (0, 1, len(line) // 2, len(line) - 2):
-            assert "no message" in error_of([*LINES[:number], line[:end] + b"\n"])
+            assert "not a message" in error_of([*LINES[:number], line[:end] + b"\n"])
         assert "in the middle of a line" in error_of([*LINES[:number], line[:-1]])
 
 
@@ -83,7 +83,7 @@ def test_a_first_line_that_is_no_greeting(line: bytes) -> None:
 
 def test_what_cannot_be_follows_a_greeting() -> None:
     assert "before the machine's inventory" in error_of(lines_of([HELLO, stream()[-1]]))
-    assert "began anew" in error_of(lines_of([HELLO, HELLO]))
+    assert "started again" in error_of(lines_of([HELLO, HELLO]))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_what_cannot_be_follows_a_greeting() -> None:
         (("processes", "id"), {"1": 2}, "without the ids of their rows"),
         (("processes", "id"), [1, "2"], "not in its inventory"),
         (("processes", "x"), [1], ""),
-        (("time",), "now", "no message"),
-        (("time",), None, "no message"),
+        (("time",), "now", "not a message"),
+        (("time",), None, "not a message"),
     ],
 )  # fmt: skip
 def test_columns_that_cannot_be(where: tuple[str, ...], value: Any, error: str) -> None:
@@ -201,7 +201,7 @@ def test_inventories_without_end_do_not_fill_the_memory() -> None:
         for n in count(1)
     )
     tracemalloc.start()
-    with pytest.raises(SourceError, match="told more than 128 MiB of GPUs or processes"):
+    with pytest.raises(SourceError, match="reported more than 128 MiB of GPUs or processes"):
         any(map(assembler.read, lines))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -215,7 +215,7 @@ def test_facts_of_short_texts_have_a_bound_in_memory() -> None:
     texts = ("ab",) * 250_000
     process = replace(TRAIN, cuda_context=CudaContext(frameworks=texts))
     lines = (encode_line(n, InventoryUpdate(processes={n: process})) for n in count(1))
-    with pytest.raises(SourceError, match="told more than 128 MiB"):
+    with pytest.raises(SourceError, match="reported more than 128 MiB"):
         any(map(assembler.read, lines))
     assert len(assembler._processes.facts) * len(texts) * sys.getsizeof("ab") < 256 << 20
 

@@ -71,7 +71,7 @@ def test_a_driver_that_goes_and_comes_back(machine: MachineFactory, tmp_path: Pa
         here.fail("nvmlDevice*", "DRIVER_NOT_LOADED")
         assert complaint(program).startswith("gputop: the NVIDIA kernel driver is not loaded")
         with recorder(path) as second:
-            assert complaint(second).startswith(f"gputop: another recorder writes to {path}/")
+            assert complaint(second).startswith(f"gputop: another gputop records to {path}/")
             assert second.wait(60) == 1
         here.heal()
         assert complaint(program) == "gputop: the GPUs can be read again\n"
@@ -179,5 +179,5 @@ def test_the_demo_is_not_recorded_among_real_machines(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "gputop: --demo is an invented machine: say where, as demo/\n"
+    assert done.stderr == "gputop: --demo needs a path to record to, such as demo/\n"
     assert not list(tmp_path.rglob("*.gputop"))

@@ -234,7 +234,7 @@ def test_a_time_that_is_none_is_that_of_the_recorder(tmp_path: Path) -> None:
 def test_one_recorder_a_file(folder: Path, tmp_path: Path) -> None:
     for path in (f"{folder}/", str(tmp_path / "one")):
         first = RecordingWriter(path, EVERY)
-        with pytest.raises(GputopError, match="another recorder writes to"):
+        with pytest.raises(GputopError, match="another gputop records to"):
             RecordingWriter(path, EVERY)
         first.close()
         RecordingWriter(path, EVERY).close()

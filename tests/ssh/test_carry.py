@@ -11,6 +11,9 @@ from gputop.sources.ssh.carry import _gputop
 PACKAGE = Path(gputop.__file__).parent.parent
 STARTS_IT = {"gputop.__main__", "gputop.cli", "gputop.output", "gputop.variables"}
 
+FOR_PROGRAMS = {"gputop.api", "gputop.export.json", "gputop.export.table"}
+"""What `import gputop` and a frame load for programs; an agent is none."""
+
 
 def path_of(module: str) -> Path | None:
     """The file of a module of gputop; None where there is none of that name."""
@@ -27,7 +30,8 @@ def imported(module: str) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in names if name.startswith("gputop") and path_of(name)}
+    own = {name for name in names - FOR_PROGRAMS if name.startswith("gputop")}
+    return {name for name in own if path_of(name)}
 
 
 def test_all_that_the_agent_imports_is_carried_and_little_else() -> None:

@@ -173,7 +173,7 @@ def test_questions_have_an_answer() -> None:
 def test_a_machine_that_only_talks_fills_no_memory(record: str) -> None:
     reader = SmiReader(1.0)
     lines = [record.format(number, "x " * 5000) for number in range(2000)]
-    with pytest.raises(SourceError, match="more processes there than a machine has"):
+    with pytest.raises(SourceError, match="lists more processes than a machine can have"):
         read(lines, reader)
     assert len(reader._facts) < 20
 

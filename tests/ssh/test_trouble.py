@@ -77,7 +77,7 @@ def test_floods_before_the_agent(sshd: Sshd) -> None:
     zeros = words_of(sshd, "zeros", _ZEROS % 1e5 + "; sleep 100")
     assert zeros == "the host sent a line that is too long: it is left alone"
     errors = words_of(sshd, "errors", "exec cat /dev/zero >&2")
-    assert errors == "the host sends more than an agent has to say: it is left alone"
+    assert errors == "the host sends more than an agent would: disconnected"
     assert words_of(sshd, "ends", "exit 3") == "the agent ended with status 3"
     said = words_of(sshd, "said", "printf 'no\\033[2J room\\n' >&2; exit 1")
     assert said == "no\ufffd[2J room"
@@ -87,7 +87,7 @@ def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
     line = words_of(sshd, "line", _TELLS + _ZEROS % 17e6 + "; sleep 100")
     assert line == "the host sent a line that is too long: it is left alone"
     garbage = words_of(sshd, "garbage", f"{_TELLS}yes")
-    assert garbage.startswith("the agent sent a line that is no message")
+    assert garbage.startswith("the agent sent a line that is not a message")
     (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))
     (tmp_path / "endless.py").write_text(_ENDLESS)
     program = f"{sys.executable} {tmp_path}/endless.py {tmp_path}/lines"
@@ -98,7 +98,7 @@ def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
         thread, errors = in_thread(opened, frames=100_000)
         thread.join(60)
         assert [str(error) for error in errors] == [
-            "the host sends more than an agent has to say: it is left alone"
+            "the host sends more than an agent would: disconnected"
         ]
         assert other.link.state == "connected"
 
@@ -110,8 +110,8 @@ def test_one_that_says_nothing(sshd: Sshd) -> None:
     stops = sshd.host("stops", script=f"{_TELLS}printf '[0,{{'; exec sleep 100")
     with ThreadPoolExecutor() as pool:
         words = list(pool.map(silence, (hangs, mute, stops)))
-    agent = "nothing has come for 5 s: the agent is stopped, or the network is down"
-    login = "nothing has come for 5 s: the login there hangs, or the network is down"
+    agent = "no answer for 5 s: the agent is stopped, or the network is down"
+    login = "no answer for 5 s: the login there hangs, or the network is down"
     assert words == [login, agent, agent]
 
 
@@ -134,7 +134,7 @@ def test_lines_without_end_are_no_answer(sshd: Sshd, tmp_path: Path) -> None:
     stops = sshd.host("stops-later", script=f"{_TELLS}{program} {tmp_path}/lines")
     with ThreadPoolExecutor() as pool:
         words = list(pool.map(partial(silence, whole=4.0), (greets, drips, stops)))
-    assert words == ["no whole answer has come in time, only parts of one: try again"] * 3
+    assert words == ["only part of an answer came in time: try again"] * 3
 
 
 @pytest.mark.timeout(60)
@@ -152,7 +152,7 @@ def test_a_host_that_drips_costs_the_others_nothing(
     assert main(["--json", "-H", f"{evil.requested_name},{good.requested_name}"]) == 1
     output, errors = capfd.readouterr()
     assert json.loads(output)["host"]["requested_name"] == good.requested_name
-    assert errors.startswith("gputop: evil: no whole answer has come in time")
+    assert errors.startswith("gputop: evil: only part of an answer came in time")
 
 
 def test_rows_have_a_bound(sshd: Sshd, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rows_have_a_bound(sshd: Sshd, tmp_path: Path) -> None:
     program = f"exec {sys.executable} {tmp_path}/endless.py {tmp_path}/lines"
     with source(sshd.host("wide", script=_TELLS + program)) as opened:
         error = ending(opened, frames=40)
-    assert str(error) == "the host sends more than an agent has to say: it is left alone"
+    assert str(error) == "the host sends more than an agent would: disconnected"
 
 
 @pytest.mark.timeout(40)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gputop.tui.terminal.background import QUERY
 from tests.driver import Machine
 from tests.terminal import Terminal
 
@@ -40,13 +41,16 @@ def running(
     env: Mapping[str, str | None] | None = None,
     wait: str | None = HELP,
     argv: list[str] | None = None,
+    background: str = "",
 ) -> Iterator[Terminal]:
-    """gputop on the machine, when it shows `wait`; killed at the end."""
+    """gputop on the machine, when it shows `wait`; killed at the end. `background`: what the
+    terminal says its own is."""
     unset = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "COLUMNS", "LINES"))
     merged: dict[str, str | None] = {**machine.env, **unset, **(env or {})}
     with Terminal(
-        [*(argv or GPUTOP), *arguments], cols=size[0], rows=size[1], env=merged
-    ) as terminal:
+        [*(argv or GPUTOP), *arguments],
+        cols=size[0], rows=size[1], env=merged, background=background,
+    ) as terminal:  # fmt: skip
         if wait is not None:
             terminal.wait_for(wait)
             terminal.wait_for(lambda: "waiting for the driver" not in terminal.text)
@@ -98,7 +102,8 @@ def restored(terminal: Terminal) -> bool:
 
 def strange(raw: bytes) -> list[bytes]:
     """What of the output is neither text nor a sequence that gputop sends."""
-    rest = CONTROL.sub(b"", raw)
+    # Once, the question for the background: no process can write it, as its text has no escapes.
+    rest = CONTROL.sub(b"", raw.replace(QUERY.encode(), b"", 1))
     found = [rest[max(0, m.start() - 5) : m.end() + 20] for m in re.finditer(rb"\x1b", rest)]
     text = rest.decode("utf-8", "backslashreplace").replace("\r", "").replace("\n", "")
     return [*found, *(m[0].encode() for m in UNSEEN.finditer(text.replace("\x1b", "")))]

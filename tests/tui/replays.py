@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -45,12 +45,16 @@ def record(path: Path, numbers: Iterable[int] = range(HOUR), host: str = "node")
 
 @asynccontextmanager
 async def replayed(
-    path: Path, at: float = NOON + 1e6, size: tuple[int, int] = (120, 40), note: str = ""
+    path: Path,
+    at: float = NOON + 1e6,
+    size: tuple[int, int] = (120, 40),
+    note: str = "",
+    keys: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Screenful]:
     """The app on a screen of a size, with a recording of one host from a time on."""
     recording = Recording(path)
     source = RecordingSource(recording, recording.hosts[0], at)
-    app = ReplayApp([Feed(source)], Session(), at, note)
+    app = ReplayApp([Feed(source)], Session(keys=dict(keys or {})), at, note)
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
         screen = Screenful(app, Silence(), pilot)

@@ -81,7 +81,7 @@ async def test_what_is_typed_comes_before_the_process() -> None:
         await screen.press("j", "k")
         assert "PID 401 train.py:" in screen.line_with("Mapping")
         await screen.press("escape", "escape")
-        assert screen.lines[-2].startswith("─ CUDA_VISIBLE_DEVICES=2: cuda:0 = GPU 2")
+        assert screen.lines[-2].startswith("─ CUDA_VISIBLE_DEVICES is unset: cuda:0 = GPU 0")
 
 
 async def test_the_driver_is_not_asked_about_a_process() -> None:

@@ -57,7 +57,7 @@ class Drawn:
         """Take another width."""
         gap = 2 if width >= 110 else 1
         self.fitted = self.columns.fit(width, gap)
-        self.head = text_of(heading(self.fitted, gap))
+        self.head = text_of(heading(self.fitted, gap))[1:]
         self.rows = [self.columns.row(line) for line in lines_of(self.frame)]
         self.lines = [text_of(row) for row in self.rows]
 
@@ -312,10 +312,10 @@ def test_a_free_gpu_does_nothing() -> None:
 
 
 def test_what_is_to_be_mended_stands_out() -> None:
-    words = ("busy", "waiting for input")
+    words = ("busy", "waiting for input", "tensor unused")
     gpus = [gpu_of(n, activity=Activity(doing=word)) for n, word in enumerate(words)]
-    drawn = Drawn(frame_of(*gpus, process_of(100), process_of(101, 1)))
-    assert [drawn.role(n, word) for n, word in enumerate(words)] == ["text", "notice"]
+    drawn = Drawn(frame_of(*gpus, *(process_of(100 + n, n) for n in range(3))))
+    assert [drawn.role(n, word) for n, word in enumerate(words)] == ["text", "text", "notice"]
 
 
 # Who is on it
@@ -384,7 +384,7 @@ def test_a_part_has_its_own_memory_activity_and_users() -> None:
     assert who == ["alice bob 1 not in /proc", "alice", "bob 1 not in /proc", "–", "eve"]
     lines = drawn.lines
     assert [line.split()[:2] for line in lines] == [
-        ["0", "H200"], ["2/0", "├─2g.20gb"], ["5/0", "├─1c.2g.20gb"], ["5/1", "└─MIG"],
+        ["0", "H200"], ["0:2", "├─2g.20gb"], ["0:5", "├─1c.2g.20gb"], ["0:5/1", "└─MIG"],
         ["1", "H200"],
     ]  # fmt: skip
     for words in ("15.0/20.0G", "98%", "compute-bound", "91%", "44%", "58%"):

@@ -7,7 +7,7 @@ import re
 from gputop.model.health.activity import WORDS
 from gputop.model.machine.frame import Frame
 from gputop.settings import Session
-from tests.builders_tui import frame_of, shown
+from tests.builders_tui import frame_of, gpu_of, shown
 from tests.tui.test_gpu_columns import FULL, divided, on, part
 
 
@@ -33,7 +33,7 @@ async def test_parts_come_and_go_and_the_cursor_stays() -> None:
             await screen.show(at(*places))
             assert selected() == expected
             assert screen.gpus.size.height == height
-            assert "9/0" in screen.text
+            assert "1:9" in screen.text
         await screen.press("down")
         assert screen.gpus.current
         assert screen.gpus.current.gpu.index == 1
@@ -44,7 +44,7 @@ async def test_the_processes_of_a_part_alone() -> None:
         await screen.press("shift+tab", "down", "down", "f")
         assert screen.pids == [101, 102]
         assert screen.process_lines[0].split()[0] == "0:5"
-        assert "on GPU 0 MIG 5/0" in screen.text
+        assert "on GPU 0:5" in screen.text
         await screen.press("escape")
         assert len(screen.pids) == 4
         await screen.press("shift+tab", "up", "up", "up", "f")
@@ -59,7 +59,7 @@ async def test_a_signal_is_for_ones_own_on_the_part() -> None:
         assert "SIGTERM to 1 process " in screen.text
         assert " 101 alice" in screen.text
         await screen.press("escape", "end", "f9")
-        assert "no process of yours is on that part of GPU 0" in screen.text
+        assert "no process of yours is on GPU 0:7" in screen.text
 
 
 async def test_where_a_process_is_is_whole() -> None:
@@ -77,8 +77,43 @@ async def test_many_parts_leave_room_for_processes() -> None:
         room = screen.gpus.visible_rows
         assert f"GPU rows 1-{room} of 64" in screen.text
         await screen.press("shift+tab", "end")
-        assert screen.gpu_line(room - 1).split()[:2] == ["6/0", "└─2g.20gb"]
+        assert screen.gpu_line(room - 1).split()[:2] == ["7:6", "└─2g.20gb"]
         assert f"GPU rows {65 - room}-64 of 64" in screen.text
+
+
+async def test_enter_opens_the_page_of_a_part() -> None:
+    async with shown(FULL, size=(120, 40)) as screen:
+        await screen.press("shift+tab", "down", "enter")
+        assert screen.lines[1].startswith(" GPU 0:2  MIG 2g.20gb")
+        assert "of GPU 0 H200" in screen.lines[2]
+        assert "who          alice" in screen.text
+        assert "no: processes of alice" in screen.text
+        assert "15.0G of 20.0G in use" in screen.text
+        assert [line.split()[1] for line in screen.lines if "--seed" in line] == ["100"]
+        await screen.press("n", "n")
+        assert screen.lines[1].startswith(" GPU 0:5/1  MIG")
+        await screen.press("n")
+        assert screen.lines[1].startswith(" GPU 1  H200")
+        await screen.press("b", "b", "f")
+        assert screen.pids == [101, 102]
+        assert "on GPU 0:5" in screen.text
+
+
+async def test_the_page_of_a_part_that_goes() -> None:
+    async with shown(FULL, size=(120, 40)) as screen:
+        await screen.press("shift+tab", "down", "enter")
+        await screen.show(frame_of(divided(0), gpu_of(1)))
+        assert "the driver no longer lists it" in screen.text
+
+
+async def test_the_page_of_a_gpu_names_the_part_of_each_process() -> None:
+    async with shown(FULL, size=(120, 40)) as screen:
+        await screen.press("shift+tab", "enter")
+        rows = [line.split() for line in screen.lines if "--seed" in line]
+        assert [row[0] for row in rows] == ["0:2", "0:5", "0:5"]
+        await screen.press("b")
+        assert screen.lines[1].startswith(" GPU 1  H200")
+        assert "0:2" not in screen.text
 
 
 # What GPUs are doing

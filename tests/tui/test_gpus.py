@@ -218,3 +218,16 @@ async def test_a_gpu_that_comes_back_keeps_the_cursor() -> None:
             await screen.show(frame)
             selected = screen.gpus.current
             assert (selected and selected.gpu.index) == expected
+
+
+async def test_full_memory_does_not_flicker_about_the_limit() -> None:
+    total = gpu_of(0).memory_total or 0
+    shares = ((0.94, False), (0.96, True), (0.94, True), (0.92, False), (0.94, False))
+    async with shown(size=(120, 20)) as screen:
+        for n, (share, stands_out) in enumerate(shares):
+            used = gpu_of(0, memory_used=int(share * total))
+            await screen.show(frame_of(used, process_of(100), time=NOON + n))
+            top = screen.gpus.region.y + screen.gpus.head_lines
+            number = f"{share * total / GIB:.1f}"
+            [style] = [piece.style for piece in screen.segments[top] if number in piece.text]
+            assert (style == screen.gpus.role_style("notice")) == stands_out, share

@@ -302,9 +302,9 @@ FIRST = ("Enter open", "/ filter", "u users", "F9 signal", "m mapping", "H healt
     [
         (200, FIRST),
         (120, FIRST),
-        (80, FIRST[:8]),
-        (60, (*FIRST[:5], FIRST[7])),
-        (40, (*FIRST[:2], FIRST[3], FIRST[7])),
+        (80, (*FIRST[:6], *FIRST[7:])),
+        (60, (*FIRST[:4], *FIRST[7:])),
+        (40, (FIRST[0], FIRST[3], *FIRST[7:])),
         (20, (FIRST[3], FIRST[7])),
     ],
 )

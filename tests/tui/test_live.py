@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.tui.themes import USER_ROLES, fitting
 from tests.conftest import ME, MachineFactory, rest_long
 from tests.driver import Machine
 from tests.patience import Deadline
@@ -171,7 +172,7 @@ def test_nothing_of_a_hostile_process_drives_the_terminal(machine: MachineFactor
             (b"c", "/"),
             (b"\x1b[C\x1b[C", "COMMAND from"),
             (b"c", "COMMAND"),
-            (b"I", "GPU↓"),
+            (b"I", "by GPU ↓"),
             (b"sjjjjjjjj\r", " by CPU% "),
             (b"/[", "filter: ["),
             (b"\r", "filter: ["),
@@ -239,6 +240,41 @@ def test_terminals(theme: str, term: str, machine: MachineFactory) -> None:
             assert bytes(terminal.raw).isascii()
         terminal.send(b"q")
         assert terminal.exit_code() == 0
+
+
+def _of_users(terminal: Terminal, theme: str) -> bool:
+    """Whether users have the colours of a theme."""
+    found = next(each for each in fitting(shades=True) if each.name == theme)
+    shades = {found.variables[f"gp-{role}"].strip("#") for role in USER_ROLES}
+    return bool(shades & {cell.fg for line in terminal.cells for cell in line})
+
+
+@rest_long(
+    ("background", "arguments", "theme"),
+    ("ffff/ffff/ffff", [], "ansi-light"),
+    ("0000/0000/0000", [], "ansi-dark"),
+    ("", [], "ansi-dark"),
+    ("ffff/ffff/ffff", ["--theme=dark"], "dark"),
+)
+def test_a_light_terminal_gets_the_light_theme_unless_the_user_chose_one(
+    background: str, arguments: list[str], theme: str, machine: MachineFactory
+) -> None:
+    with running(machine("h200x8"), *arguments, background=background) as terminal:
+        terminal.wait_for(lambda: _of_users(terminal, theme))
+        assert (b"\x1b]11;?" in terminal.raw) == (not arguments)
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+        assert restored(terminal)
+
+
+@rest_long("term", "linux", "vt100", "xterm-256color")
+def test_a_terminal_that_would_print_the_question_is_not_asked(
+    term: str, machine: MachineFactory
+) -> None:
+    env = {"TERM": term, "COLORTERM": None, "NO_COLOR": "1" if "xterm" in term else None}
+    with running(machine("h200x8"), env=env) as terminal:
+        terminal.wait_for("train.py")
+        assert b"\x1b]11" not in terminal.raw
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_text(machine: MachineFactory) -> None:

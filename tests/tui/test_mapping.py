@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, shown, uuid_of
+from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
 
 FOUR = tuple(gpu_of(index) for index in range(4))
 
@@ -98,7 +98,7 @@ async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         assert screen.mapping_state.mapping.value == value
         await screen.resize(200, 50)
         assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.mapping_lines[-1]
-        await screen.press("m", "1")
+        await screen.press("m", "end", "1")
         assert screen.mapping_state.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
 
 
@@ -127,33 +127,65 @@ async def test_a_very_long_value() -> None:
             screen.app.focused.post_message(events.Paste((entry * 4096)[:4096]))
             await screen.press("1")
             assert len(screen.mapping_state.mapping.value or "") == 4096
-            await screen.press("backspace", "1", "escape")
-            assert "─ CUDA_VISIBLE_DEVICES=" in screen.lines[-2]
-            assert screen.lines[-2].rstrip().endswith(" ─")
+            await screen.press("backspace", "1", "enter")
+            assert screen.line_with("─ Mapping ── ").endswith(" ─")
 
 
-async def test_one_line_until_it_is_wanted() -> None:
+async def test_one_line_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
     full = gpu_of(1, memory_used=139 * GIB, memory_free=GIB)
     frame = frame_of(full, *(gpu_of(index) for index in (0, *range(2, 8))))
     async with shown(frame, size=(80, 24)) as screen:
         line = screen.lines[-2]
-        words = "CUDA_VISIBLE_DEVICES is unset: cuda:0 = GPU 0 … cuda:7 = GPU 7"
-        assert line.startswith(f"─ {words} ─")
-        await screen.press("m")
-        assert "export" not in screen.lines[-2]
-        await screen.type("1,0")
-        assert devices(screen) == {"cuda:0": 1, "cuda:1": 0}
-        assert "full" in screen.line_with("cuda:0")
-        await screen.press("escape")
-        line = screen.lines[-2]
         words = "CUDA_VISIBLE_DEVICES=1,0: cuda:0 = GPU 1 (full), cuda:1 = GPU 0"
         assert line.startswith(f"─ {words} ─")
         assert line.rstrip().endswith("likely ─")
+        await screen.press("m")
+        assert "export" not in screen.lines[-2]
+        await screen.type("0,1")
+        assert devices(screen) == {"cuda:0": 0, "cuda:1": 1}
+        assert "full" in screen.line_with("cuda:1")
+        await screen.press("escape")
+        assert screen.lines[-2] == line
         await screen.press("o")
         assert "CUDA_VISIBLE_DEVICES=1,0 (PCI_BUS_ID): cuda:0" in screen.lines[-2]
         assert "exact" in screen.lines[-2]
         await screen.press("U")
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.lines[-2]
+
+
+@pytest.mark.parametrize("typed", ["space", "enter"])
+async def test_escape_returns_to_ones_own_variables(
+    typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    async with shown(frame_of(*FOUR), size=(80, 24)) as screen:
+        own = screen.lines[-2]
+        await screen.press("m", "1", typed, "escape")
+        assert screen.lines[-2] == own
+        await screen.press("m", "up")
+        assert screen.mapping_state.query.text in ("1", "1 ")
+        await screen.press("escape", "o", "escape")
+        assert screen.lines[-2] == own
+        await screen.press("M", "m", "1", "escape", "escape", "escape")
+        assert screen.lines[-2] == own
+
+
+async def test_escape_in_the_editor_leaves_the_tags_alone() -> None:
+    async with shown(frame_of(*FOUR, process_of(301, user="amy"))) as screen:
+        await screen.press("space", "m", "1", "escape")
+        assert "1 tagged" in screen.text
+        assert not screen.main.panes.mapping_open
+
+
+@pytest.mark.parametrize(("keys", "value"), [("3", "3"), ("end,,3", "1,3"), ("right,,3", "1,3")])
+async def test_typing_into_a_reopened_field_replaces_what_is_there(keys: str, value: str) -> None:
+    async with shown(frame_of(*FOUR)) as screen:
+        await screen.press("m", "1", "enter", "m")
+        first, _, rest = keys.partition(",")
+        await screen.press(first)
+        await screen.type(rest)
+        assert screen.mapping_state.query.text == value
 
 
 async def test_the_answer_follows_the_machine() -> None:

@@ -49,7 +49,7 @@ def logical(screen: Screenful) -> dict[str, str]:
     """cuda:k -> what it is."""
     found = {}
     for line in table(screen, LogicalTable):
-        place = re.search(r"GPU \d+ ( ?\w+)( \d/\d \S+)?", line)
+        place = re.search(r"GPU \d+(:\d MIG \S+| +\w+)", line)
         assert place is not None, line
         found[line.split()[0].strip("▸")] = " ".join(place[0].split())
     return found
@@ -99,7 +99,7 @@ async def test_mig_devices() -> None:
     async with shown(machine, size=WIDE) as screen:
         await screen.press("M", "m")
         await screen.type(f"{mig_uuid(0, 3)},{mig_uuid(0, 2)}")
-        part = "GPU 0 MIG {}/0 1g.18gb"
+        part = "GPU 0:{} MIG 1g.18gb"
         assert logical(screen) == {"cuda:0": part.format(3), "cuda:1": part.format(2)}
         found = physical(screen)
         assert found == {
@@ -145,7 +145,7 @@ async def test_the_question_is_the_panes() -> None:
         await screen.press("m", "2", "enter", "o", "M")
         assert list(logical(screen).values()) == ["GPU 2 H200"]
         assert "PCI_BUS_ID" in screen.text
-        await screen.press("m", "comma", "1", "enter", "M")
+        await screen.press("m", "end", "comma", "1", "enter", "M")
         assert isinstance(screen.app.screen, MainScreen)
         assert devices(screen) == {"cuda:0": 2, "cuda:1": 1}
         await screen.press("m", "up")
@@ -184,8 +184,8 @@ async def test_the_order_by_key_and_by_field() -> None:
     mixed = (gpu_of(0), gpu_of(1, name="NVIDIA A100"))
     async with shown(frame_of(*mixed), size=WIDE) as screen:
         await screen.press("M")
-        assert "which is cuda:0 cannot be told" in screen.text
-        assert "visible, which of them cannot be told" in screen.text
+        assert "which is cuda:0 is not known" in screen.text
+        assert "visible, which of them is not known" in screen.text
         await screen.press("o")
         assert "PCI_BUS_ID" in screen.line_with("CUDA_DEVICE_ORDER")
         assert len(logical(screen)) == 2
@@ -274,7 +274,9 @@ async def test_the_driver_and_copies() -> None:
         await screen.press("y")
         assert screen.app.clipboard == "export CUDA_VISIBLE_DEVICES=1"
         assert "copied (OSC 52): export CUDA_VISIBLE_DEVICES=1" in screen.text
-        await screen.press("escape")
+        assert screen.line_with("Logical to physical")
+        screen.hand.wait()
+        await screen.drawn()
         assert "copied" not in screen.text
 
 

@@ -74,7 +74,7 @@ def test_clicks_as_a_terminal_reports_them(machine: MachineFactory) -> None:
         assert "train.py" in selected
         x, y = place(terminal, "  PID")
         terminal.send(clicked(x + 3, y))
-        terminal.wait_for(lambda: re.search("PID[↓↑]", terminal.text))
+        terminal.wait_for(lambda: re.search("[↓↑]PID", terminal.text))
         terminal.send(clicked(*place(terminal, "train.py"), times=2))
         terminal.wait_for("Origin")
 

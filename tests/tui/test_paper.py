@@ -50,16 +50,16 @@ def test_markup_is_text_and_a_terminal_without_wide_letters_gets_as_many_cells()
 
 
 def test_facts_that_do_not_fit_begin_the_next_line_whole() -> None:
-    facts = ["PID 401", "reads 3.81M B/s", "writes 0 B/s", "started 12:00"]
+    facts = ["PID 401", "reads 4.00 MB/s", "writes 0 B/s", "started 12:00"]
     for width in range(24, 80, 5):
         lines = [text_of(line) for line in Paper(width, UNICODE).facts(facts)]
         assert all(any(fact in line for line in lines) for fact in facts)
         assert all(line.endswith("·") for line in lines[:-1])
         assert max(map(len, lines)) < width
     [line] = Paper(80, UNICODE).facts(facts)
-    assert text_of(line) == " PID 401 · reads 3.81M B/s · writes 0 B/s · started 12:00"
+    assert text_of(line) == " PID 401 · reads 4.00 MB/s · writes 0 B/s · started 12:00"
     [line] = Paper(80, ASCII).facts(facts)
-    assert text_of(line) == " PID 401, reads 3.81M B/s, writes 0 B/s, started 12:00"
+    assert text_of(line) == " PID 401, reads 4.00 MB/s, writes 0 B/s, started 12:00"
 
 
 def test_a_sign_or_a_label_stands_before_the_first_line_only() -> None:

@@ -103,11 +103,12 @@ async def test_back_on_and_to_now() -> None:
         assert str(ENDED) in screen.text
         await tick(screen, 120)
         assert (load(screen), "PAST -1m02s" in screen.lines[0]) == ("29%", True)
-        assert ", . step" in screen.lines[-1]
+        words = " , . step  < > minute  Esc now  Enter open  / filter  u users  ? help  q quit"
+        assert screen.lines[-1].rstrip() == words
         await screen.press(".", ".")
         assert (load(screen), "PAST -1m00s" in screen.lines[0]) == ("30%", True)
         await screen.press("<", "<")
-        assert "memory begins at" in screen.lines[-1]
+        assert "history begins at" in screen.lines[-1]
         assert load(screen) == "0%"
         await screen.press(">", ">", ">")
         assert (load(screen), "PAST" in screen.text) == ("60%", False)

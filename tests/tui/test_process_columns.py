@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.processes.process_listing import ProcessListing
+from gputop.model.processes.views import View
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.panes.columns import Fitted, heading, row
 from gputop.tui.panes.lines import Piece
@@ -44,13 +46,12 @@ class Drawn:
         self.columns = columns or ProcessColumns(())
         self.width, self.gap = width, 2 if width >= 110 else 1
         self.columns.show(self.listing)
-        marked = self.listing.order[0] if sort_mark(self.listing, UNICODE) else ""
-        self.fitted: Fitted[Any] = self.columns.fitted(width, self.gap, marked, UNICODE)
+        self.fitted: Fitted[Any] = self.columns.fitted(width, self.gap, UNICODE)
 
     @property
     def head(self) -> str:
         mark = sort_mark(self.listing, UNICODE)
-        return text_of(heading(self.fitted, self.gap, self.listing.order[0], mark))
+        return text_of(heading(self.fitted, self.gap, self.listing.order[0], mark))[1:]
 
     @property
     def pieces(self) -> list[list[Piece]]:
@@ -83,7 +84,7 @@ def test_columns_stand_under_their_labels(width: int) -> None:
     for line in drawn.lines:
         assert len(line) < width
         assert all(start == 0 or line[start - 1] == " " for start in starts)
-        for label in ("PID", "GPU-MEM↓", "CPU%"):
+        for label in ("PID", "GPU-MEM", "CPU%"):
             if label in drawn.head:
                 end = drawn.head.index(label) + len(label)
                 assert line[end - 1] != " "
@@ -178,13 +179,28 @@ def test_by_user_it_says_what_could_be_had_back_and_cuts_no_sum() -> None:
     busy = [process(501 + n, 2, user="amy", idle_for=0.0, sm_utilization=0.9, gpu_memory=GIB)
             for n in range(20)]  # fmt: skip
     listing = ProcessListing(idle_after=600.0)
-    listing.next_view()
+    listing.show_users()
     drawn = Drawn(frame(GPUS, idle + busy), 80, listing)
-    heads = ["USER", "GPU-MEM↓", "IDLE-MEM", "SM%", "CPU%", "RSS", "TIME", "PROCESSES"]
+    heads = ["USER", "↓GPU-MEM", "IDLE-MEM", "SM%", "CPU%", "RSS", "TIME", "PROCESSES"]
     assert drawn.head.split() == heads
     assert [line.split()[:4] for line in drawn.lines] == [
         ["bob", "30.0G", "30.0G", "150"], ["amy", "20.0G", "0", "1800"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [200, 80, 40])
+def test_the_mark_of_the_order_moves_nothing(width: int) -> None:
+    listing = three()
+    drawn = Drawn(listing.frame or frame(GPUS, []), width, listing)
+    usual = text_of(heading(drawn.fitted, drawn.gap))
+    for column, _ in drawn.fitted:
+        listing.sort_by(column.id)
+        again = Drawn(listing.frame or frame(GPUS, []), width, listing)
+        mark = sort_mark(listing, UNICODE)
+        marked = text_of(heading(again.fitted, again.gap, column.id, mark))
+        assert marked.replace(mark, " ").rstrip() == usual.rstrip()
+        assert re.search(rf"{column.label}{mark}|{mark}{column.label}", marked), marked
+        assert width == 40 or not re.search(rf"\S{mark}\S", marked), marked
 
 
 # The rule
@@ -203,6 +219,16 @@ def three(**options: Any) -> ProcessListing:
     return listing
 
 
+def test_the_first_process_of_a_gpu_stands_out_from_the_others() -> None:
+    """Without a word or a row more; and only in the order of GPUs."""
+    here = frame(GPUS, [process(301, 0), process(302, 1), process(303, 1), process(304, 1),
+                        process(305, 2), process(306, 2)])  # fmt: skip
+    roles = [next(role for text, role in pieces if text.strip()) for pieces in Drawn(here).pieces]
+    assert roles == ["text", "heading", "quiet", "quiet", "heading", "quiet"]
+    by_pid = Drawn(here, listing=ProcessListing("pid"))
+    assert {next(role for text, role in line if text.strip()) for line in by_pid.pieces} == {"text"}
+
+
 def test_the_rule_says_what_was_chosen() -> None:
     listing = three(me="amy")
     assert ruled(listing).startswith("─ Processes ───")
@@ -210,14 +236,14 @@ def test_the_rule_says_what_was_chosen() -> None:
     listing.sort_by("gpu")
     assert ruled(listing).endswith("─ by GPU ↓ ── 3 ─")
     listing.tag(listing.rows[0])
-    listing.next_view()
+    listing.view = View(whose=("amy",))
     listing.only_gpu(GPUS[1].key)
     listing.toggle_tree()
     listing.filter_by("train")
     words = "─ Processes ── 1 tagged ── of amy, on GPU 1, tree ── filter: train ───"
     assert ruled(listing).startswith(words)
     assert ruled(listing).endswith("─ 1 of 3 ─")
-    listing.next_view()
+    listing.show_users()
     assert "─ on GPU 1, by user ─" in ruled(listing)
     assert "by GPU-MEM ↓" in ruled(listing)
 

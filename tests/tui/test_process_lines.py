@@ -88,13 +88,13 @@ def test_everything_is_on_the_page() -> None:
     words = " ".join(text.split())
     for part in (
         "Process 401 alice", "python train.py --seed 401", "waiting in the kernel (D)",
-        "CPU% 100 · RSS 1.00G · THREADS 12 · READ 3.81M B/s · WRITE 0 B/s · started",
+        "CPU% 100 · RSS 1.00G · THREADS 12 · READ 4.00 MB/s · WRITE 0 B/s · started",
         "1m00s ago", "directory /home/alice/llama", "environment /home/alice/venv",
         "started by tmux: server 20977 > bash 20980", "terminal tmux default:$0",
         "ssh from 192.0.2.7", "container vllm (docker, image vllm/vllm-openai, 4f4f4f4f4f4f)",
         "pod 2b1c", "Slurm job 4711, step 0", "unit session-3.scope",
-        "GPU 0 cuda:0 GPU-MEM 10.0G SM% 50 MEM% 25 ENC% - DEC% -",
-        "GPU 2 cuda:1 GPU-MEM 512M SM% -", "NVIDIA H200, compute, graphics",
+        "GPU 0 cuda:0 GPU-MEM 10.0G SM% 50 MEM% 25 ENC% – DEC% –",
+        "GPU 2 cuda:1 GPU-MEM 512M SM% –", "NVIDIA H200, compute, graphics",
         "no work seen in its samples for 41m00s, since", "a context only",
         "It was started with CUDA_VISIBLE_DEVICES=0,2", "cuda:1 /device:GPU:1 → GPU 2 in use",
         "NCCL_DEBUG=INFO RANK=3", "/dev/nvidia-uvm, /dev/nvidia0; 61 open files in all",
@@ -199,7 +199,7 @@ def test_a_value_and_its_unit_stay_together() -> None:
     process = process_of(401, io_read=4e6, io_write=0.0)
     for width in range(40, 100, 5):
         text = page(process, paper=Paper(width, UNICODE))
-        assert "READ 3.81M B/s" in text
+        assert "READ 4.00 MB/s" in text
         assert "WRITE 0 B/s" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -68,7 +69,8 @@ async def seen_order(screen: Screenful, metric_id: str) -> tuple[bool, list[int]
     pids, descending = screen.pids, screen.table.listing.descending
     assert pids[-1] == 304
     mark = "↓" if descending else "↑" if metric_id != "gpu" else " "
-    assert f"{PROCESS[metric_id].label}{mark}" in screen.lines[screen.table.region.y + 1]
+    label, head = PROCESS[metric_id].label, screen.lines[screen.table.region.y + 1]
+    assert f"{label}{mark}" in head or f"{mark}{label}" in head
     await screen.press("I")
     return descending, [pid for pid in pids if pid != 304]
 
@@ -203,7 +205,7 @@ async def test_enter_shows_the_process_with_the_reasoning() -> None:
         await screen.press("enter")
         page = screen.text
         assert "It was started with CUDA_VISIBLE_DEVICES=1�[2J and CUDA_DEVICE_ORDER unset." in page
-        assert "There cuda:0 is GPU 1" in page
+        assert re.search(r"cuda:0 +/device:GPU:0 +→ +GPU 1 +in use", page)
         assert "The driver sees it on GPU 1, which fits." in page
         await screen.show(frame_of(gpu_of(0), gpu_of(1)))
         assert "it has ended" in screen.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -54,6 +55,31 @@ async def test_it_begins_where_it_is_told_and_goes_by_keys(
         assert load(screen) == "21%"
         await screen.press("down", "tab", "escape")
         assert f"REPLAY {clock(126)}" in screen.lines[0]
+
+
+async def test_the_time_is_asked_for_over_the_keys_and_a_note(hour: Path) -> None:
+    async with replayed(hour, NOON, (80, 24)) as screen:
+        await screen.press(",")
+        before = screen.lines[:-1]
+        assert " the recording begins at " in screen.lines[-1]
+        await screen.press("t")
+        assert screen.lines[-1].startswith(" t time  ")
+        assert screen.lines[:-1] == before
+
+
+@pytest.mark.parametrize(("key", "written"), [("space", "Space run"), ("f7", "F7 run")])
+async def test_the_keys_of_a_replay_are_written_as_in_the_help(
+    hour: Path, key: str, written: str
+) -> None:
+    async with replayed(hour, NOON, (200, 50), keys={"time.run": key}) as screen:
+        line = screen.lines[-1]
+        for words in (", . step", "< > minute", "t time", written, "1-9 speed", "q quit"):
+            assert f" {words}  " in line
+        for words in ("F9", "W wait", "p pause", "v verify"):
+            assert f" {words}" not in line
+        await screen.press("question_mark")
+        for keys in (", .", "< >", "t", written.split()[0], "1-9"):
+            assert re.search(rf"^ {re.escape(keys)} |  {re.escape(keys)} ", screen.text, re.M)
 
 
 async def test_the_ends_and_what_is_missing_are_said(tmp_path: Path) -> None:

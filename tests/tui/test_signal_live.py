@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.tui.dialogs.key_guard import BURST
+from gputop.tui.terminal.unmarked_paste import BURST
 from tests.agent.driving import python_on_gpu, start_as
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
@@ -282,7 +282,7 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
         terminal.wait_for("Reverse the order")
         assert "Signal" not in terminal.text
         terminal.send(b"\x1b[6~")
-        terminal.wait_for("Process: back")
+        terminal.wait_for("What holds the clocks back")
         assert "Signal" not in terminal.text
         assert "f9" not in terminal.text
         terminal.send(b"\x1b\x10signal")

@@ -173,7 +173,8 @@ async def once(world: World) -> str:
     meant = tags & alive if screen.table.listing._tags else cursor
     before = len(world.orders)
     blind = dice.choices(("tab", "enter", "s", "d", *"kil9"), k=dice.choice((0, 0, 8)))
-    await world.type_blindly(dice.choice(("f9", "K")), *blind)
+    opening = "f9" if blind else dice.choice(("f9", "K"))  # K and letters at once are a text
+    await world.type_blindly(opening, *blind)
     assert isinstance(screen.app.screen, SignalScreen)
     assert all(request.number == 0 for request in world.orders[before:])
     if not meant:

@@ -45,7 +45,7 @@ CASES = {
     "main-40x12": Case(machines.demo, (40, 12)),
     "ascii-80x24": Case(machines.demo, (80, 24), ascii_only=True),
     "ascii-120x40-graphs": Case(machines.demo, (120, 40), "G", ascii_only=True),
-    "users-80x24": Case(machines.demo, (80, 24), "u u"),
+    "users-80x24": Case(machines.demo, (80, 24), "u"),
     "mapping-120x40": Case(machines.demo, (120, 40), "m 3 , 9 , 1 enter"),
     "mig-120x40": Case(machines.mig, (120, 40)),
     "hung-80x24": Case(machines.hung, (80, 24)),

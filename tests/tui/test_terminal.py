@@ -64,6 +64,25 @@ def test_colours(environ: dict[str, str], expected: Colours) -> None:
 
 
 @pytest.mark.parametrize(
+    ("environ", "wanted", "theme"),
+    [
+        ({}, "auto", "ansi-dark"),
+        ({"COLORFGBG": "0;15"}, "auto", "ansi-light"),
+        ({"COLORFGBG": "0;default;15"}, "auto", "ansi-light"),
+        ({"COLORFGBG": "0;7"}, "auto", "ansi-light"),
+        ({"COLORFGBG": "15;0"}, "auto", "ansi-dark"),
+        ({"COLORFGBG": "15;default"}, "auto", "ansi-dark"),
+        ({"COLORFGBG": "0;15"}, "ansi-dark", "ansi-dark"),
+        ({"COLORFGBG": "0;15"}, "colorblind", "colorblind"),
+    ],
+)
+def test_colorfgbg_decides_only_what_nobody_has_chosen(
+    environ: dict[str, str], wanted: str, theme: str
+) -> None:
+    assert nearest_theme(wanted, environ) == theme
+
+
+@pytest.mark.parametrize(
     ("around", "expected"),
     [
         ({}, Colours.TRUE),

@@ -9,11 +9,12 @@ from itertools import combinations
 import pytest
 from textual.theme import Theme
 
-from gputop.tui.themes import MORE_USERS, ROLES, THEMES, UserColours, fitting
+from gputop.tui.themes import THEMES, USER_ROLES, UserColours, fitting
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 
-USERS = [role for role in ROLES if role.startswith("user")]
+USERS = list(USER_ROLES)
 LOADS = ["light", "moderate", "heavy"]
+_MEANT = ["good", "notice", "alarm", *LOADS]
 _XTERM = {"ansi_green": "#00cd00", "ansi_red": "#cd0000", "ansi_yellow": "#cdcd00"}
 """What a terminal may show."""
 _AS_SEEN = {
@@ -72,15 +73,35 @@ def colours(theme: Theme, roles: list[str]) -> list[str]:
 _SHADED = fitting(shades=True)
 
 
+_BACKGROUNDS = {"ansi-dark": ["#000000"], "ansi-light": ["#ffffff", "#fdf6e3"]}
+"""Of terminals: black; white and Solarized's paper."""
+
+
+def backgrounds(theme: Theme) -> list[str]:
+    """What a theme of 256 colours or more is drawn on."""
+    return _BACKGROUNDS.get(theme.name) or [theme.background or ""]
+
+
+def looks(theme: Theme) -> list[tuple[str, str]]:
+    """The colour of each role of users, and its text style."""
+    styles = [theme.variables[f"gp-{role}-style"] for role in USERS]
+    return list(zip(colours(theme, USERS), styles, strict=True))
+
+
 @pytest.mark.parametrize("theme", _SHADED, ids=lambda theme: theme.name)
 def test_users_are_clearly_apart(theme: Theme) -> None:
-    """From each other, and from what is free or an alarm."""
-    eyes = _AS_SEEN if theme.name == "colorblind" else ["normal"]
-    users, fixed = colours(theme, USERS), colours(theme, ["good", "alarm"])
-    assert theme.variables["gp-more-users"] == "none"
-    for eye in eyes:
+    """From each other by colour, or by a line under it for the colour-blind; from what is free,
+    from a warning, from an alarm, and from every load."""
+    is_narrowed = theme.name == "colorblind"
+    assert len(USERS) > 6
+    assert len(set(looks(theme))) == len(USERS)
+    users = sorted(set(colours(theme, USERS)))
+    assert len(users) == (len(USERS) // 2 if is_narrowed else len(USERS))
+    levels, loads = colours(theme, ["good", "notice", "alarm"]), colours(theme, LOADS)
+    for eye in _AS_SEEN if is_narrowed else ["normal"]:
         assert min(apart(colour, other, eye) for colour, other in combinations(users, 2)) >= 10
-        assert min(apart(user, other, eye) for user in users for other in fixed) >= 9.5
+        assert min(apart(user, other, eye) for user in users for other in levels) >= 9.5
+        assert min(apart(user, load, eye) for user in users for load in loads) >= 8.5
 
 
 @pytest.mark.parametrize("theme", _SHADED, ids=lambda theme: theme.name)
@@ -92,47 +113,54 @@ def test_loads_are_apart_from_each_other_and_from_free_and_alarms(theme: Theme) 
         assert min(apart(load, other, eye) for load in loads for other in fixed) >= 9
 
 
-@pytest.mark.parametrize("theme", _SHADED[2:], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", _SHADED, ids=lambda theme: theme.name)
 def test_users_can_be_read(theme: Theme) -> None:
-    assert theme.background
-    for colour in colours(theme, [*USERS, "good", "alarm"]):
-        assert contrast(colour, theme.background) >= 4
+    for background in backgrounds(theme):
+        for colour in colours(theme, USERS):
+            least = 4 if theme.name == "colorblind" else 4.5
+            assert contrast(colour, background) >= least, (colour, background)
 
 
-@pytest.mark.parametrize("theme", _SHADED[:2], ids=lambda theme: theme.name)
-def test_users_can_be_read_on_any_background(theme: Theme) -> None:
-    for colour in colours(theme, USERS):
-        assert contrast(colour, "#000000") >= 4.5
+@pytest.mark.parametrize("theme", [t for t in _SHADED if "light" in t.name], ids=lambda t: t.name)
+def test_warnings_and_loads_can_be_read_on_light(theme: Theme) -> None:
+    """WCAG 2 wants 4.5 for text."""
+    for background in backgrounds(theme):
+        for role, colour in zip(_MEANT, colours(theme, _MEANT), strict=True):
+            assert contrast(colour, background) >= 4.5, (role, colour, background)
+
+
+def test_the_dark_theme_can_be_read_on_white() -> None:
+    """Not every terminal says what its background is."""
+    for colour in colours(_SHADED[0], USERS):
         assert contrast(colour, "#ffffff") >= 2.6
 
 
 @pytest.mark.parametrize("theme", THEMES[:2], ids=lambda theme: theme.name)
-def test_with_16_colours_users_differ_by_hue_or_by_a_line(theme: Theme) -> None:
+def test_with_16_colours_users_differ_by_hue_or_by_style(theme: Theme) -> None:
     """Bright ones are no other hue: on many terminals they are hardly told apart."""
-    hues = [theme.variables[f"gp-{role}"].replace("bright_", "") for role in USERS]
-    assert theme.variables["gp-more-users"] == "underline"
-    lined = [role in MORE_USERS for role in USERS]
-    assert len(set(zip(hues, lined, strict=True))) == len(USERS)
-    assert not {"ansi_green", "ansi_red", "ansi_default"} & set(hues)
+    hues = [(colour.replace("bright_", ""), style) for colour, style in looks(theme)]
+    assert len(set(hues)) == len(USERS)
     loads = {theme.variables[f"gp-{role}"] for role in LOADS}
+    levels = {theme.variables[f"gp-{role}"] for role in ("good", "notice", "alarm")}
     assert len(loads) == 3
     assert not {"ansi_green", "ansi_red"} & loads
+    assert not {"ansi_default", *loads, *levels} & {colour for colour, _ in hues}
 
 
 def test_a_user_has_the_same_colour_on_every_run() -> None:
     """Whoever came first, and whoever else is there."""
-    assert UserColours().role("alice") == "user5"
+    assert UserColours().role("alice") == "user7"
     for others in (["bob"], ["bob", "dave", "zoe"], ["root", "ubuntu"]):
         colours_ = UserColours()
         colours_.show(others)
         colours_.show([*others, "alice", None])
-        assert colours_.role("alice") == "user5"
+        assert colours_.role("alice") == "user7"
 
 
 def test_users_that_want_one_colour_get_different_ones() -> None:
     """And the same ones in any order, as long as there are any left."""
-    users = ["carol", "alice", "frank", "bob", "root", "serving"]
-    assert UserColours().role("carol") == UserColours().role("alice") == UserColours().role("frank")
+    users = ["carol", "alice", "frank", "bob", "root", "serving", "zoe", "eve"]
+    assert UserColours().role("carol") == UserColours().role("root") == UserColours().role("zoe")
     roles = []
     for order in (users, users[::-1], sorted(users)):
         colours_ = UserColours()
@@ -147,13 +175,13 @@ def test_users_that_want_one_colour_get_different_ones() -> None:
 def test_who_is_there_keeps_his_colour_and_who_is_gone_gives_it_back() -> None:
     colours_ = UserColours()
     colours_.show(["carol"])
-    assert colours_.role("carol") == "user5"
-    colours_.show(["carol", "alice"])
-    assert colours_.role("carol") == "user5"
-    assert colours_.role("alice") != "user5"
-    colours_.show(["alice"])
-    colours_.show(["alice", "frank"])
-    assert colours_.role("frank") == "user5"
+    assert colours_.role("carol") == "user3"
+    colours_.show(["carol", "zoe"])
+    assert colours_.role("carol") == "user3"
+    assert colours_.role("zoe") != "user3"
+    colours_.show(["zoe"])
+    colours_.show(["zoe", "root"])
+    assert colours_.role("root") == "user3"
     many = [f"user-{n}" for n in range(40)]
     colours_.show(many)
     assert {colours_.role(user) for user in many} == set(USERS)

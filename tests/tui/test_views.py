@@ -28,22 +28,47 @@ MIXED = (
 )
 
 
-async def test_u_goes_round_all_mine_by_user() -> None:
+@pytest.mark.parametrize("before", [(), ("down", "down"), ("tab", "down")])
+async def test_u_goes_to_the_next_user_and_enter_to_their_processes(before: tuple[str]) -> None:
     frame = frame_of(*GPUS, *MIXED)
-    async with shown(frame, settings=Session(me="amy")) as screen:
-        await screen.press("u")
-        assert screen.pids == [301, 303]
-        assert "─ of amy ─" in screen.text
-        assert "─ 2 of 3 ─" in screen.text
-        await screen.press("u")
+    async with shown(frame, settings=Session(me="bob")) as screen:
+        await screen.press(*before, "u")
         assert "─ by user ─" in screen.text
         first, second = screen.process_lines
         assert first.split()[:2] == ["amy", "40.0G"]
         assert first.endswith("GPU 0,1: 2 processes")
+        assert second.startswith("▸bob ")
         assert second.endswith("GPU 1: 1 process")
         await screen.press("u")
-        assert screen.pids == [301, 302, 303]
-        assert "─ Processes ──────" in screen.text
+        assert screen.process_lines[0].startswith("▸amy ")
+        await screen.press("enter")
+        assert "─ of amy ─" in screen.text
+        assert screen.pids == [301, 303]
+        await screen.press("u")
+        assert screen.process_lines[0].startswith("▸amy ")
+        await screen.press("u", "enter")
+        assert screen.pids == [302]
+
+
+async def test_escape_leads_from_the_users_back_to_where_one_was() -> None:
+    async with shown(frame_of(*GPUS, *MIXED), settings=Session(me="amy")) as screen:
+        await screen.press("end", "f", "u", "escape")
+        assert screen.pids == [302, 303]
+        await screen.press("enter")  # no row is selected, so it means the first
+        assert screen.app.screen is not screen.main
+        await screen.press("escape", "escape", "u", "u", "enter", "escape")
+        assert screen.process_lines[0].startswith("▸bob ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "tagged"),
+    [("A", [301, 302, 303]), ("slash a m y enter A", [301, 303]), ("t A", [301, 302, 303]),
+     ("u A", [301, 302, 303]), ("A A", []), ("down space A", [301, 302, 303])],
+)  # fmt: skip
+async def test_a_key_tags_all_that_is_in_view(keys: str, tagged: list[int]) -> None:
+    async with shown(frame_of(*GPUS, *MIXED), size=(80, 24)) as screen:
+        await screen.press(*keys.split())
+        assert sorted(key.process.pid for key in screen.table.listing.tagged) == tagged
 
 
 async def test_it_starts_with_the_user_that_was_asked_for() -> None:

@@ -243,7 +243,7 @@ class Sections:
         return values
 
     def _field_values(self, handle: Any, *ids: int) -> Iterator[tuple[Any, ...]]:
-        """Read field values into a buffer that is kept: the same ids come again and again. It
+        """Read field values into a buffer that is kept: the same ids come repeatedly. It
         avoids nvidia-ml-py's structs, since each access to a member costs as much as a call."""
         if ids not in self._buffers:
             blank = b"".join(

@@ -204,5 +204,5 @@ def _listed(pid: int, root: Mount, folder: Mount) -> list[str]:
 def _mount_id(descriptor: int) -> int:
     words = proc_field(read_short(f"/proc/self/fdinfo/{descriptor}"), b"mnt_id")
     if not words:
-        raise OSError("a kernel that does not tell mounts")
+        raise OSError("this kernel does not report mount IDs")
     return int(words[0])

@@ -119,11 +119,11 @@ def shown_process(pid: int) -> bool | None:
 def why_not_local(pid: int) -> str:
     """Return why the process that has this PID is not known to be the one on a GPU."""
     if not (os.path.exists(f"/proc/{pid}") and _is_our_proc()):
-        return "nobody has this PID here"
+        return "no process here has this PID"
     if not may_be_looked_at(pid):
         return "what the process that has this PID here has open may not be seen by you"
     if NUMBERING.hosts:
-        return "the driver tells the PIDs of the host"
+        return "the driver reports the host's PIDs"
     return "the process that has this PID here is not seen to have a GPU open"
 
 

@@ -143,7 +143,7 @@ def freed_memory(held: tuple[Held, ...], pid: int, memory: Mapping[str, GpuMemor
             missing.append(share)
     said = [f"{size(back)} came back on GPU {share.gpu}" for share, back in freed]
     partly = {share for share, _ in freed}
-    said += [f"memory of GPU {share.gpu} is not seen to come back" for share in missing
+    said += [f"the memory on GPU {share.gpu} has not come back yet" for share in missing
              if share not in partly]  # fmt: skip
     words = "".join(f"; {part}" for part in said)
     return not missing, tuple(Freed(share.uuid, back) for share, back in freed), words

@@ -162,7 +162,7 @@ def _check_alone(path: str, about: os.stat_result) -> None:
     if about.st_nlink > 1:
         raise UnsafeFileError(path, "has another name: a hard link")
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFileError(path, "may be written to by others: chmod go-w forbids it")
+        raise UnsafeFileError(path, "is writable by others: chmod go-w it")
 
 
 def _turned(folder: Folder, name: str) -> bool:

@@ -127,7 +127,9 @@ class ProcessHandle:
             return NotSentError("gone", _GONE)
         stat = read_stat(parent)
         name = printable(stat.name) if stat else "?"
-        words = f"it has ended, and its parent {parent} ({name}) has not taken notice: it goes"
+        words = (
+            f"it has ended, but its parent {parent} ({name}) has not waited for it: it goes away"
+        )
         return NotSentError("zombie", f"{words} when that waits for it or ends")
 
     def why_alive(self, number: int) -> tuple[SignalOutcome, str]:
@@ -145,21 +147,21 @@ class ProcessHandle:
             tracer = _status(self.pid, "TracerPid")
             return "ignored", (
                 f"process {tracer} traces it, and has stopped it: it takes {name} only when that "
-                "lets it go on; SIGKILL ends it as it is"
+                "lets it continue; SIGKILL ends it now"
             )
         if state == "T":
             return "ignored", (
-                f"it is stopped, and takes {name} only when it goes on (kill -CONT {self.pid}); "
+                f"it is stopped, and takes {name} only when it continues (kill -CONT {self.pid}); "
                 "SIGKILL ends it as it is"
             )
         for mask, does in (("SigIgn", "ignores"), ("SigBlk", "blocks"), ("SigCgt", "handles")):
             if _status(self.pid, mask) >> (number - 1) & 1:
-                goes_on = " and goes on" if does == "handles" else ""
+                goes_on = " and continues" if does == "handles" else ""
                 return "ignored", f"it {does} {name}{goes_on}; SIGKILL ends it"
         if _status(self.pid, "NSpid") == 1:
             words = f"it is the first process of its PID namespace, which {name} does not end"
             return "ignored", f"{words}; SIGKILL does"
-        return "ignored", f"it has not ended of {name}; SIGKILL ends it"
+        return "ignored", f"{name} has not ended it; SIGKILL does"
 
     def _steady_state(self) -> str:
         """Return the state; D only if it lasts: a process that reads a file has it for a moment."""
@@ -232,7 +234,7 @@ def _open(target: ProcessId) -> int:
 def _unable(error: OSError) -> NotSentError:
     """Return the error without pidfds. There is no fallback: the PID may be reused meanwhile."""
     if error.errno == errno.ENOSYS:
-        return NotSentError("refused", "gputop signals through pidfd_open, which takes Linux 5.3")
+        return NotSentError("refused", "gputop needs pidfd_open (Linux 5.3) to send signals")
     return NotSentError("refused", f"it cannot be signalled: {error.strerror}")
 
 
@@ -269,5 +271,5 @@ def _kernel_function(pid: int) -> str:
     return f", in {name}" if name not in ("", "0") else ""
 
 
-_KERNELS = "it is a thread of the kernel, which no signal ends; nothing was sent"
-_GONE = "it had ended before; nothing was sent"
+_KERNELS = "it is a kernel thread, which no signal ends; nothing was sent"
+_GONE = "it had already ended; nothing was sent"

@@ -246,7 +246,7 @@ class SignalSender:
         elif discarded:
             attempt.say("ignored", f"it ignores {name}; SIGKILL ends it")
         elif attempt.grace == 0:
-            attempt.say("alive", f"{name} was sent, and its end is not awaited")
+            attempt.say("alive", f"{name} was sent, and gputop does not wait for its end")
         else:
             attempt.say("waiting", f"{name} was sent")
 

@@ -31,9 +31,12 @@ def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
     words = [*options.host_words, *chain.from_iterable(map(_words_of, options.hosts_files))]
     if not words:
         return ()
+    from gputop.sources.ssh.client import allow_many_files
     from gputop.sources.ssh.names import parse_hosts
 
-    return parse_hosts(words, _groups(), os.environ, sys.stdin)
+    hosts = parse_hosts(words, _groups(), os.environ, sys.stdin)
+    allow_many_files()
+    return hosts
 
 
 def _words_of(path: str) -> list[str]:

@@ -36,7 +36,7 @@ OPTIONS: dict[str, tuple[str, str, Mapping[str, Any]]] = {
     "prometheus": ("--prometheus", "the machines that a Prometheus server knows, as"
         " http://prometheus:9090 (gputop help cluster)", {"metavar": "URL"}),
     "interval": ("-i --interval", _EVERY, {"metavar": "SEC", "type": interval}),
-    "theme": ("--theme", "colours", {"choices": THEMES}),
+    "theme": ("--theme", f"colours: {', '.join(THEMES)}", {"choices": THEMES, "metavar": "NAME"}),
     "glyphs": ("--glyphs", "what bars are drawn with (default: what the locale can show)",
         {"choices": ("auto", "unicode", "ascii")}),
     "mouse": ("--no-mouse", "leave clicks and the wheel to the terminal",
@@ -95,7 +95,7 @@ def complete(
             flag = words.split()[0]
             if parser._option_string_actions[flag].dest.removesuffix(_BEHIND) == dest:
                 raise UsageError(f"{flag} is not an option of gputop {command}")
-            raise UsageError(f"{flag} goes behind the command: gputop {command} {flag}")
+            raise UsageError(f"put {flag} after the command: gputop {command} {flag}")
         given.setdefault(dest, () if _is_list(reading) else None)
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Callable, Mapping
 
 from gputop.errors import UsageError
+from gputop.model.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 
-_SIZES = {unit + end: 1024**k for k, unit in enumerate(("", *"kmgt")) for end in ("", "b", "ib")}
-_DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_BYTES = 64 << 20
 
 
@@ -23,23 +21,20 @@ def quantity(
     """Return an argparse type for a number with one of `units`, from `least` to `most`."""
 
     def parse(text: str) -> float:
-        match = re.fullmatch(
-            r"([0-9]{1,15}(?:\.[0-9]*)?|\.[0-9]+) ?([a-z%]*)", text.lower(), re.ASCII
-        )
-        factor = units.get(match[2]) if match else None
-        if match is None or factor is None or not least <= float(match[1]) * factor <= most:
+        amount = read_quantity(text, units)
+        if amount is None or not least <= amount <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not {example}")
-        return float(match[1]) * factor
+        return amount
 
     return parse
 
 
 def duration(example: str, least: float = 0, most: float = math.inf) -> Callable[[str], float]:
     """Return an argparse type for seconds, written as `90`, `10s`, `5m`, `2h` or `7d`."""
-    return quantity(_DURATIONS, example, most, least)
+    return quantity(DURATIONS, example, most, least)
 
 
-size = quantity(_SIZES, "a size, as 20GiB, 500M or a number of bytes", 2**60)
+size = quantity(SIZES, "a size, as 20GiB, 500M or a number of bytes", MAX_BYTES)
 """Bytes."""
 percentage = quantity({"": 1, "%": 1}, "a percentage from 0 to 100", 100)
 interval = duration(
@@ -61,5 +56,5 @@ def read_file(path: str, most: int = _MOST_BYTES) -> bytes:
         raise UsageError(f"{path!r} cannot be read: {reason}") from None
     if len(data) > most:
         raise UsageError(f"{path!r} has more than {most >> 20} MiB: give the part of it "
-                         "that tells of GPUs, as by `head`")  # fmt: skip
+                         "that is about GPUs, as with `head`")  # fmt: skip
     return data

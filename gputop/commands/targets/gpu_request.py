@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
-from collections.abc import Sequence
 
+from gputop.allocation.gpu_watch import WINDOW
 from gputop.commands.shared.values import duration, percentage, size
-from gputop.errors import GputopError, SourceError, UsageError
+from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import PickRequest, value_for
+from gputop.model.cuda.pick import PickRequest
 from gputop.model.health.free import AT_WORK
 from gputop.model.machine.environment import NAME, ORDER
-from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.text import is_blank, plural, printable
+from gputop.model.machine.text import is_blank, printable
 
-_PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
 _time = duration("a time, as 90, 10m or 2h")
 _window = duration("a number of seconds from 0 to 60", most=60)
 
@@ -29,8 +25,8 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
     add_likeness(parser)
     add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
-        help="wait until there are enough, at most 90, 10m or 2h (default: for ever)")  # fmt: skip
-    add("--window", metavar="SEC", type=_window, default=2.0,
+        help="wait until there are enough, at most 90, 10m or 2h (default: no limit)")  # fmt: skip
+    add("--window", metavar="SEC", type=_window, default=WINDOW,
         help="seconds to watch the utilization (default: 2)")  # fmt: skip
     add("--uuid", action="store_true",
         help=f"name GPUs by UUID (default: by index, with {ORDER}={PCI_BUS_ID})")  # fmt: skip
@@ -42,7 +38,7 @@ def add_likeness(parser: argparse._ActionsContainer) -> None:
         help="this much free memory, as 20GiB, 20G, 500MiB (default: nothing in use)")  # fmt: skip
     add("--max-util", metavar="PERCENT", type=percentage,
         help="not busier than that (default: 10, with --shared 100)")  # fmt: skip
-    add("--exclude", metavar="LIST", help="not these: indices or beginnings of UUIDs")
+    add("--exclude", metavar="LIST", help="not these: indices, slices (0:2), beginnings of UUIDs")
     add("--same-model", action="store_true", help="demand one model (default: prefer it)")
     add("--shared", action="store_true", help="GPUs in use as well; needs --min-free")
 
@@ -75,24 +71,3 @@ def _excluded(text: str | None) -> tuple[str, ...]:
     if any(map(is_blank, words)):
         raise UsageError(f"--exclude {printable(text or '', 60)!r} has an empty entry")
     return words
-
-
-def visible_variables(frame: Frame, gpus: Sequence[Gpu], by_uuid: bool) -> dict[str, str]:
-    """Return the variables with which a program sees only these GPUs. GputopError."""
-    value = value_for(frame, gpus, PCI_BUS_ID, by_uuid)
-    if value.text is None:
-        raise GputopError(str(value.note))
-    return {ORDER: PCI_BUS_ID, NAME: plain_value(value.text)}
-
-
-def indices_of(gpus: Sequence[Gpu]) -> str:
-    """Return `GPU 2`, or `GPUs 2, 6`."""
-    return f"{plural(len(gpus), 'GPU')} {', '.join(str(gpu.index) for gpu in gpus)}"
-
-
-def plain_value(value: str) -> str:
-    """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one with characters that mean
-    something to a shell: the driver there made it, or a program that poses as one."""
-    if not _PLAIN.fullmatch(value):
-        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is no UUID")
-    return value

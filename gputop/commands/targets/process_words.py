@@ -35,7 +35,7 @@ def pids_of(words: Sequence[str]) -> tuple[int, ...]:
     """
     for number, word in enumerate(words, 1):
         if is_blank(word):
-            raise UsageError(f"word {number} is empty: a variable that is not set? Say what to end")
+            raise UsageError(f"word {number} is empty (an unset variable?): name what to end")
     parts = [part for word in words for part in word.split()]
     numbers = [part for part in parts if _is_number(part)]
     if len(numbers) == len(parts):

@@ -57,7 +57,7 @@ def selection_of(
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
     for option, values in (("--gpu", gpus), ("--user", [] if user is None else [user])):
         if any(map(is_blank, values)):
-            raise UsageError(f"{option} is empty: a variable that is not set?")
+            raise UsageError(f"{option} is empty (an unset variable?)")
     pids = pids_of(words)
     narrowed = bool(gpus) or user is not None
     return ProcessSelection(
@@ -107,7 +107,7 @@ class ProcessSelector:
             idle = any(term.key == "idle" for terms in selection.filter for term in terms)
             hint = "; for how long one is idle is known while a gputop of yours runs" * idle
             raise NobodyFitsError(
-                f"no process on a GPU fits{hint}: gputop --once shows who is there"
+                f"no process on a GPU matches{hint}: gputop --once shows who is there"
             )
         return _targets(matching)
 
@@ -125,7 +125,9 @@ class ProcessSelector:
     def _uid(self, user: str) -> int:
         """Return the ID of a user of that machine. SourceError if the agent has not sent it."""
         if user not in self._uids:
-            raise SourceError("its gputop is too old to find processes by user: install this one")
+            raise SourceError(
+                "its gputop is too old to find processes by user: install this version there"
+            )
         return self._uids[user]
 
     def _test(self, term: Term) -> Test:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import indices_of
-from gputop.commands.targets.gpu_watch import tally
+from gputop.allocation.gpu_watch import tally
+from gputop.allocation.taken import indices_of
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import (
@@ -158,7 +158,9 @@ class UserLeaves:
         reply = ask(source, Candidates(users=(self._user,)), TIMEOUT)
         uid = reply.uids.get(self._user)
         if uid is None:
-            raise SourceError("its gputop is too old to find processes by user: install this one")
+            raise SourceError(
+                "its gputop is too old to find processes by user: install this version there"
+            )
         gpus = _chosen(frame, self._gpus)
         if gpus is None or any(gpu.listed != "all" for gpu in gpus):
             return None

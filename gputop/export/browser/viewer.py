@@ -113,7 +113,7 @@ class Viewer:
                     stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=[door.fileno()],
                 )  # fmt: skip
             except OSError as error:
-                raise ViewerError(f"a viewer cannot be started: {error.strerror}") from None
+                raise ViewerError(f"cannot start a viewer: {error.strerror}") from None
 
     async def drawn(self) -> AsyncIterator[bytes]:
         """Yield what it draws, until it ends."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, awaited, end_of, host_of
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 
 _GpuMark = tuple[str, tuple[int, int] | None]
@@ -99,6 +99,6 @@ def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
 
 
 def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
-    part = "" if device is None else f" MIG device {device.gi}/{device.ci}"
-    short = f"GPU {gpu.index}{part} is free"
+    number = f"{gpu.index}" if device is None else mig_number(gpu.index, *device.instance_ids)
+    short = f"GPU {number} is free"
     return MarkNews(short, f"{short} on {host_of(frame)}")

@@ -23,8 +23,6 @@ from gputop.model.machine.text import printable
 
 _AdviceRow = tuple[str, Level, str]
 """Code, level and text of a finding."""
-_FULL = 0.05
-"""A GPU with a smaller share of its memory free is full."""
 _TF_MIN_SMS = 8
 """TF_MIN_GPU_MULTIPROCESSOR_COUNT if it is not set (TensorFlow, `gpu_device.cc`)."""
 _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
@@ -73,7 +71,7 @@ def rest_of(mapping: CudaMapping) -> str:
     if mapping.count == 0:
         return "NO GPU is visible"
     if mapping.visible is None:
-        return "which GPUs are visible cannot be told"
+        return "which GPUs are visible is not known"
     names = ", ".join(device.label for device in mapping.visible)
     return f"only {names} {'is' if mapping.count == 1 else 'are'} visible"
 
@@ -148,7 +146,7 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
         words = template.format(text=text, shown=shown(stop.text), rest=rest, before=before)
         yield code, level, words
     elif reason in ("mig", "mig_abbreviated"):
-        text = "On a machine with MIG this cannot be told. Name MIG devices by their whole UUIDs."
+        text = "On a machine with MIG this is not known. Name MIG devices by their whole UUIDs."
         yield "mig-unknown", "info", text
     odd = next((entry for entry in mapping.entries if not entry.documented), None)
     if odd is not None and not explained and reason not in ("mig", "mig_one_ci_per_gi"):
@@ -167,7 +165,7 @@ def _of_order(mapping: CudaMapping) -> Iterator[_AdviceRow]:
         text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
         yield "order-bad-value", "warning", f"Unknown value. {text}."
     elif uncertain and mapping.reason != "mig" and mapping.order != PCI_BUS_ID:
-        how = "is predicted" if certainty == "predicted" else "cannot be told"
+        how = "is predicted" if certainty == "predicted" else "is not known"
         text = f"The order {how}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."
         yield "order-unset", "warning", text
 
@@ -189,8 +187,7 @@ def _of_gpus(
 
 def _of_usage(name: str, used: DeviceUse, also: str) -> Iterator[_AdviceRow]:
     by = f"{also}used by {' '.join(used.users)}" if used.users else ""
-    total, free = used.memory_total, used.memory_free
-    if total and free is not None and free < total * _FULL:
+    if used.is_full:
         yield "gpu-full", "warning", f"{name} is full{': ' * bool(by)}{by}."
     elif by:
         yield "gpu-in-use", "info", f"{name} is {by}."

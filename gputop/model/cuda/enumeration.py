@@ -29,6 +29,8 @@ from typing import Literal
 
 import msgspec
 
+from gputop.model.machine.gpu import mig_number
+
 Certainty = Literal["exact", "expected", "predicted", "unknown"]
 """How far the order of the GPUs can be trusted (how the value is read: `documented`).
 
@@ -102,11 +104,11 @@ class CudaDevice(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The device's name in a sentence: `GPU 1`, `MIG 2g.10gb (GI 3, CI 0) of GPU 0`."""
+        """The device's name in a sentence: `GPU 1`, `GPU 0:3 MIG 2g.10gb`."""
         if self.instance is None:
             return f"GPU {self.index}"
-        gi, ci, profile = self.instance.gi, self.instance.ci, self.instance.profile
-        return f"MIG{' ' * bool(profile)}{profile or ''} (GI {gi}, CI {ci}) of GPU {self.index}"
+        number = mig_number(self.index, self.instance.gi, self.instance.ci)
+        return f"GPU {number} MIG {self.instance.profile or ''}".rstrip()
 
     @property
     def id(self) -> DeviceId:

@@ -89,7 +89,7 @@ class FrameworkSelection(msgspec.Struct, frozen=True):
         return self.error not in (None, "unknown")
 
 
-_UNKNOWN = FrameworkSelection(None, "unknown", "which GPU is which cannot be told")
+_UNKNOWN = FrameworkSelection(None, "unknown", "which GPU is which is not known")
 
 
 class LogicalDevice(msgspec.Struct, frozen=True):

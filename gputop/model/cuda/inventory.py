@@ -16,7 +16,7 @@ from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import CudaDevice, MigInstance
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.summary import free_memory, users
+from gputop.model.machine.summary import free_memory, is_full, users
 
 _MOST_PARTS = 1 << 18
 """Lists and objects of a file: they take 20 times the memory of their brackets."""
@@ -28,6 +28,15 @@ class DeviceUse(msgspec.Struct, frozen=True):
     memory_total: int | None = None
     memory_free: int | None = None
     users: tuple[str, ...] = ()
+    was_full: bool = False
+    """Whether the memory was full in the frame before."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much of the memory is in use that little can be allocated."""
+        if not self.memory_total or self.memory_free is None:
+            return False
+        return is_full(1 - self.memory_free / self.memory_total, self.was_full)
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -85,18 +94,22 @@ def frame_devices(frame: Frame) -> tuple[CudaDevice, ...]:
     return tuple(_device(gpu) for gpu in frame.gpus)
 
 
-def frame_inventory(frame: Frame) -> Inventory:
-    """Return the GPUs of a frame and their usage."""
+def frame_inventory(frame: Frame, before: Inventory | None = None) -> Inventory:
+    """Return the GPUs of a frame and their usage; `before`: those of an earlier frame."""
     lost = tuple(gpu.index for gpu in frame.gpus if gpu.state == "lost")
-    return Inventory(frame_devices(frame), frame.driver_version, None, usage_of(frame), lost)
+    usage = usage_of(frame, before)
+    return Inventory(frame_devices(frame), frame.driver_version, None, usage, lost)
 
 
-def usage_of(frame: Frame) -> dict[int, DeviceUse]:
-    """Return the usage of the GPUs of a frame, by NVML index."""
+def usage_of(frame: Frame, before: Inventory | None = None) -> dict[int, DeviceUse]:
+    """Return the usage of the GPUs of a frame, by NVML index; `before`: of an earlier frame."""
+    earlier = {} if before is None else before.usage
+    full = {index for index, usage in earlier.items() if usage.is_full}
     return {
-        gpu.index: DeviceUse(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)))
+        gpu.index: DeviceUse(gpu.memory_total, free_memory(frame, gpu), tuple(users(frame, gpu)),
+                             gpu.index in full)
         for gpu in frame.gpus
-    }
+    }  # fmt: skip
 
 
 def without(frame: Frame, pid: int) -> Frame:
@@ -116,16 +129,16 @@ def without(frame: Frame, pid: int) -> Frame:
 
 
 def read_inventory(text: str | bytes, path: str) -> Inventory:
-    """Read a file's text; UsageError with `path` and the reason if it describes no machine."""
+    """Read a file's text; UsageError with `path` and the reason if it describes none."""
     try:
         decoded = _decode(text)
         inventory = msgspec.convert(decoded, _DescribedMachine).inventory()
         frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"{path} describes no machine: {error}") from None
+        raise UsageError(f"{path} does not describe a machine: {error}") from None
     indices = {device.index for device in inventory.devices}
     if len(indices) < len(inventory.devices):
-        raise UsageError(f"{path} describes no machine: two GPUs have the same index")
+        raise UsageError(f"{path} does not describe a machine: two GPUs have the same index")
     if not set(inventory.cuda_order or ()) <= indices:
         raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
     if frame is None:

@@ -88,10 +88,10 @@ def unnamed(mapping: Mapping) -> str:
     if mapping.visible is not None:
         return "" if mapping.visible else "no GPU is visible"
     if mapping.count is None:
-        return "which GPUs are visible cannot be told"
+        return "which GPUs are visible is not known"
     names = ", ".join(device.label for device in mapping.visible_set or ())
     gpus = f"{mapping.count} GPU{'s are' if mapping.count != 1 else ' is'} visible"
-    return f"{gpus}{': ' * bool(names)}{names}; which is cuda:0 cannot be told"
+    return f"{gpus}{': ' * bool(names)}{names}; which is cuda:0 is not known"
 
 
 def hidden_by_reason(mapping: Mapping) -> dict[str, list[CudaDevice]]:

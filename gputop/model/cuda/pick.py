@@ -23,21 +23,27 @@ from itertools import combinations
 import msgspec
 
 from gputop.errors import UsageError
-from gputop.model.cuda.enumeration import CERTAINTY_WORDS, PCI_BUS_ID, normalize_bus_id, shown
+from gputop.model.cuda.enumeration import (
+    CERTAINTY_WORDS,
+    PCI_BUS_ID,
+    DeviceId,
+    normalize_bus_id,
+    shown,
+)
 from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.resolve import resolve
-from gputop.model.health.free import ObjectionCode, count_of_free, objections
+from gputop.model.health.free import ObjectionCode, count_of_free, jobs_note, objections
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
 from gputop.model.machine.summary import count_without_user, free_memory, users
 from gputop.model.machine.text import GIB, percent, size
 from gputop.model.machine.topology import Links, connection
 
-_LASTING = {"mode", "unseen"}
-_FAR = (1 << 32, 0, 0)
+LASTING = {"mode", "unseen"}
+FAR = (1 << 32, 0, 0)
 _MOST_SETS = 5000
 
 
@@ -54,11 +60,33 @@ class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Take GPUs that others compute on."""
     same_model: bool = False
     exclude: tuple[str, ...] = ()
-    """NVML indices and beginnings of UUIDs."""
+    """NVML indices, numbers of MIG devices, and beginnings of UUIDs."""
     value: str | None = None
     """The caller's own CUDA_VISIBLE_DEVICES, which may hide GPUs."""
     order: str | None = None
     """The caller's own CUDA_DEVICE_ORDER."""
+
+
+class MigSlice(msgspec.Struct, frozen=True):
+    """A MIG device and its GPU."""
+
+    gpu: Gpu
+    device: MigDevice
+
+    @property
+    def number(self) -> str:
+        """As `0:2`."""
+        return mig_number(self.gpu.index, *self.device.instance_ids)
+
+    @property
+    def id(self) -> DeviceId:
+        """As `CudaDevice.id`."""
+        return self.gpu.index, *self.device.instance_ids
+
+
+def slices_of(frame: Frame) -> list[MigSlice]:
+    """Return the MIG devices of a machine, in the order of their GPUs."""
+    return [MigSlice(gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
 
 
 class GpuPick(msgspec.Struct, frozen=True):
@@ -73,7 +101,24 @@ class GpuPick(msgspec.Struct, frozen=True):
     possible: bool
     """Whether waiting can help."""
     note: str | None
-    """A sentence on what the caller's own CUDA_VISIBLE_DEVICES leaves."""
+    """What the caller's own CUDA_VISIBLE_DEVICES leaves, and what is not known of Slurm's jobs."""
+    slices: tuple[MigSlice, ...] | None = None
+    """The MIG devices that are picked in place of whole GPUs; `gpus` then has the GPU of each."""
+    slice_reasons: dict[str, str] = {}
+    """Why each refused MIG device cannot be had, by its number; empty if none was looked at."""
+
+    @property
+    def numbers(self) -> list[str]:
+        """The numbers of what is picked: `2`, or `0:2` for a MIG device."""
+        if self.slices:
+            return [part.number for part in self.slices]
+        return [str(gpu.index) for gpu in self.gpus or ()]
+
+    @property
+    def uuids(self) -> list[str]:
+        """The UUIDs of what is picked."""
+        parts = [part.device for part in self.slices] if self.slices else self.gpus or ()
+        return [part.uuid for part in parts if part.uuid]
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -84,7 +129,7 @@ class PickedValue(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True):
     text: str
     lasts: bool = False
     """Waiting does not help."""
@@ -102,7 +147,8 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     Raises UsageError for an `exclude` that names nothing.
     """
     frame = frames[-1]
-    barred, note = _out_of_sight(frame, wanted)
+    barred, hidden_by = _out_of_sight(frame, wanted)
+    note = "; ".join(filter(None, (hidden_by, jobs_note(frame)))) or None
     barred |= _excluded(frame, wanted.exclude)
     reasons: dict[int, str] = {}
     able: list[_GpuCandidate] = []
@@ -110,7 +156,7 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     for gpu in frame.gpus:
         peak = _peak(frames, gpu)
         hidden = barred.get(gpu.index)
-        refusal = _Refusal(hidden, lasts=True) if hidden else _refusal(frame, gpu, peak, wanted)
+        refusal = Refusal(hidden, lasts=True) if hidden else _refusal(frame, gpu, peak, wanted)
         if refusal is None or not refusal.lasts:
             perhaps.append(_candidate(frame, gpu, peak))
         if refusal is None:
@@ -132,12 +178,12 @@ def value_for(
     if by_uuid:
         text = ",".join(gpu.uuid or "" for gpu in gpus)
         return PickedValue(text, _doubt(frame, gpus, order, text))
-    by_bus = _mapping(frame, None, PCI_BUS_ID).visible or ()
+    by_bus = mapping_of(frame, None, PCI_BUS_ID).visible or ()
     ranks = {device.index: str(k) for k, device in enumerate(by_bus)}
     numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
     if why := _doubt(frame, gpus, PCI_BUS_ID, numbers):
-        return PickedValue(None, f"no index is exact here: {why}; --uuid gives UUIDs")
-    mapping = _mapping(frame, numbers, order)
+        return PickedValue(None, f"no index is exact here: {why}; --uuid (uuid=True) gives UUIDs")
+    mapping = mapping_of(frame, numbers, order)
     if mapping.certainty == "exact" and _means(mapping, gpus):
         return PickedValue(numbers)
     if mapping.certainty == "expected" and _means(mapping, gpus):
@@ -159,14 +205,14 @@ def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
     return f"export {NAME}={value}" if value else ""
 
 
-def _mapping(frame: Frame, value: str | None, order: str | None) -> Mapping:
+def mapping_of(frame: Frame, value: str | None, order: str | None) -> Mapping:
     return resolve(value, frame_devices(frame), order=order, driver_version=frame.driver_version)
 
 
 def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
-    mapping = _mapping(frame, value, order)
+    mapping = mapping_of(frame, value, order)
     if mapping.certainty != "exact" or not _means(mapping, gpus):
-        return _mapping(frame, None, order).because
+        return mapping_of(frame, None, order).because
     return None if mapping.documented else "what CUDA makes of them is not documented"
 
 
@@ -179,10 +225,10 @@ def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], st
     if wanted.value is None:
         return {}, None
     own = f"your own CUDA_VISIBLE_DEVICES={shown(wanted.value)}"
-    mapping = _mapping(frame, wanted.value, wanted.order)
+    mapping = mapping_of(frame, wanted.value, wanted.order)
     visible = mapping.visible if mapping.visible is not None else mapping.visible_set
     if visible is None:
-        reason = f"which GPUs {own} leaves cannot be told: {mapping.because}"
+        reason = f"which GPUs {own} leaves is not known: {mapping.because}"
         return dict.fromkeys((gpu.index for gpu in frame.gpus), reason), None
     whole = {device.index for device in visible if device.instance is None}
     hidden = [gpu.index for gpu in frame.gpus if gpu.index not in whole]
@@ -197,9 +243,10 @@ def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], st
 def _excluded(frame: Frame, exclude: Sequence[str]) -> dict[int, str]:
     excluded: dict[int, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
+    slices = {name for part in slices_of(frame) for name in (part.number, part.device.uuid)}
     for word in exclude:
         named = [gpu.index for gpu in gpus_named(frame.gpus, word)]
-        if not named and not unnamed:
+        if not named and not unnamed and word not in slices:
             raise UsageError(f"--exclude {shown(word)} names no GPU here: nvidia-smi -L lists them")
         excluded |= dict.fromkeys(named, "it is excluded")
     return excluded
@@ -212,21 +259,21 @@ def _peak(frames: Sequence[Frame], gpu: Gpu) -> float | None:
     return max(samples) if samples and len(samples) == len(values) else None
 
 
-def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) -> _Refusal | None:
-    waived = _waived(wanted)
+def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) -> Refusal | None:
+    waived = waived_codes(wanted)
     against = [o for o in objections(frame, gpu) if o.code not in waived]
     least = wanted.min_free or 0
-    if lasting := next((o for o in against if o.code in _LASTING), None):
-        return _Refusal(lasting.text, lasts=True)
+    if lasting := next((o for o in against if o.code in LASTING), None):
+        return Refusal(lasting.text, lasts=True)
     if (gpu.memory_total or least) < least:
-        return _Refusal(f"it has {size(gpu.memory_total)} of memory in all", lasts=True)
-    text = against[0].text if against else _too_little(free_memory(frame, gpu), least)
+        return Refusal(f"it has {size(gpu.memory_total)} of memory in all", lasts=True)
+    text = against[0].text if against else too_little(free_memory(frame, gpu), least)
     if wanted.max_utilization is not None:
-        text = text or _too_busy(peak, wanted.max_utilization)
-    return None if text is None else _Refusal(text)
+        text = text or too_busy(peak, wanted.max_utilization)
+    return None if text is None else Refusal(text)
 
 
-def _waived(wanted: PickRequest) -> set[ObjectionCode]:
+def waived_codes(wanted: PickRequest) -> set[ObjectionCode]:
     """Return the objections that do not count, or for which the request sets its own limit."""
     waived: set[ObjectionCode] = set()
     if wanted.max_utilization is not None:
@@ -238,13 +285,13 @@ def _waived(wanted: PickRequest) -> set[ObjectionCode]:
     return waived
 
 
-def _too_little(free: int | None, least: int) -> str | None:
+def too_little(free: int | None, least: int) -> str | None:
     if least and free is None:
         return "how much of its memory is free is not known"
     return f"{size(free)} of its memory unused" if (free or 0) < least else None
 
 
-def _too_busy(peak: float | None, limit: float) -> str | None:
+def too_busy(peak: float | None, limit: float) -> str | None:
     if limit < 1 and peak is None:
         return "its utilization is not known"
     busy = limit < min(1, peak or 0)
@@ -287,7 +334,7 @@ def _sets(group: Sequence[_GpuCandidate], count: int) -> Iterator[list[_GpuCandi
 
 
 def _by_rank(candidate: _GpuCandidate) -> tuple[tuple[int, int, int], int]:
-    return normalize_bus_id(candidate.gpu.pci_bus_id) or _FAR, candidate.gpu.index
+    return normalize_bus_id(candidate.gpu.pci_bus_id) or FAR, candidate.gpu.index
 
 
 def _rank(chosen: Sequence[_GpuCandidate], links: Links | None) -> tuple[object, ...]:

@@ -94,7 +94,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     def _meaning(self) -> str:
         mapping, kind = self.mapping, self.evidence.kind
         if mapping.visible is None:
-            return f"Which GPU is cuda:0 in it cannot be told: {mapping.because}."
+            return f"Which GPU is cuda:0 in it is not known: {mapping.because}."
         names = [f"cuda:{k} is {device.label}" for k, device in enumerate(mapping.visible)]
         how = CERTAINTY_WORDS[mapping.certainty] if mapping.documented else "not documented"
         where = {"ambiguous": "By these alone", "inferred": "Probably"}.get(kind, "There")

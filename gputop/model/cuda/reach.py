@@ -239,7 +239,7 @@ def _in_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     if ids is None and process.used:
         return inside.weakened("predicted")
     if ids is None:
-        because = f"it is in a batch job ({job}), and nothing tells which GPUs that has"
+        because = f"it is in a batch job ({job}), and nothing says which GPUs it has"
         return DeviceSet(None, because)
     numbers, indices = slurm_ids(ids), {device.index for device in devices}
     if process.used and len(numbers) == len(devices) and not {*numbers} <= indices:

@@ -8,9 +8,9 @@ from gputop.model.machine.finding import Level
 
 NodeOrder = Literal["worst", "free", "busy"]
 NODE_ORDERS: dict[NodeOrder, str] = {
-    "worst": "what needs attention first",
-    "free": "most free GPUs first",
-    "busy": "busiest first",
+    "worst": "sorted by attention",
+    "free": "sorted by free GPUs",
+    "busy": "sorted by load",
 }
 """The orders of nodes, in words."""
 FIRST_COUNT, MOST_COUNT = 100, 1000

@@ -13,9 +13,9 @@ from gputop.model.machine.text import duration
 
 HostOrder = Literal["worst", "free", "given"]
 ORDERS: dict[HostOrder, str] = {
-    "worst": "what needs attention first",
-    "free": "most free GPUs first",
-    "given": "as given",
+    "worst": "sorted by attention",
+    "free": "sorted by free GPUs",
+    "given": "in the order given",
 }
 """The orders of hosts, in words."""
 
@@ -87,7 +87,7 @@ def host_row(
         level, remark = "error", f"no answer for {duration(age)}"
     elif level != "error" and other is not None:
         level = "warning"
-        remark = f"{other} claims to be it" if is_first else f"claims to be {other}"
+        remark = f"{other} claims to be this machine" if is_first else f"claims to be {other}"
     elif level != "error" and state.rebooted is not None:
         level, remark = "warning", f"rebooted {duration(state.rebooted)} ago"
     return HostRow(state.host, state.link, summary, level, remark, late, other, is_first)

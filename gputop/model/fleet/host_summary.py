@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking, worst_of
@@ -10,6 +11,7 @@ from gputop.model.machine import summary
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import short_name
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
 
@@ -21,7 +23,7 @@ LAMPS: dict[LampKind, str] = {
     "idle": "held by somebody who does nothing on it",
     "hung": "it does not answer",
     "sick": "it needs attention",
-    "unknown": "whether it is free cannot be told",
+    "unknown": "whether it is free is not known",
 }
 """Every lamp, and what it means."""
 
@@ -37,6 +39,12 @@ class HostSummary(NamedTuple):
     free_indices: tuple[int, ...]
     users: tuple[str, ...]
     """Who computes there, those with most memory first."""
+    models: tuple[str, ...]
+    """The short names of its GPUs' models, each once, in the order of the GPUs."""
+    utilization: float | None
+    """The mean of the GPUs that report it, 0 to 1."""
+    memory_free: int | None
+    """Bytes on the GPUs that report it, in all."""
     worst: Finding | None
     """The worst finding, and where in its text: `XID 79 GPU 6`; None if all is well."""
     processes: tuple[ViewRow, ...]
@@ -56,9 +64,22 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
             gpu.index for gpu, kind in zip(frame.gpus, lamps, strict=True) if kind == "free"
         ),
         users=tuple(summary.users(frame)),
+        models=tuple(dict.fromkeys(short_name(gpu.name) for gpu in frame.gpus if gpu.name)),
+        utilization=_mean([gpu.utilization for gpu in frame.gpus if gpu.state == "answers"]),
+        memory_free=_sum([summary.free_memory(frame, gpu) for gpu in frame.gpus]),
         worst=worst_of(frame),
         processes=tuple(ViewRow(row, (host, key)) for row, key in zip(rows, keys, strict=True)),
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    reported = [value for value in values if value is not None]
+    return sum(reported) / len(reported) if reported else None
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    reported = [value for value in values if value is not None]
+    return sum(reported) if reported else None
 
 
 def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:

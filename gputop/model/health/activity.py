@@ -43,9 +43,9 @@ WORDS = (
     (
         "waiting for input",
         f"no work for over {1 - GAPS:.0%} of the time, or SM activity falls from over "
-        f"{BURST:.0%} to under {STALL:.0%} again and again",
+        f"{BURST:.0%} to under {STALL:.0%} repeatedly",
     ),
-    ("light load", f"something runs, on under {LIGHT:.0%} of the SMs: too little for it"),
+    ("light load", f"something runs on under {LIGHT:.0%} of the SMs: too little work for the GPU"),
     (
         "memory-bound",
         f"over {MEMORY_HIGH:.0%} of the memory's bandwidth, tensor cores under {PIPE_HIGH:.0%}",

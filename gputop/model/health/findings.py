@@ -30,7 +30,7 @@ from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import counted, duration, percent, ranges
 
 _HUNG = "HUNG"
-SAID_BY_ROW = frozenset({_HUNG, unaccounted.UNACCOUNTED})
+SAID_BY_ROW = frozenset({unaccounted.UNACCOUNTED})
 """Codes of what the row of a GPU says in words of its own, without a mark."""
 _RECENT = 600.0
 """Seconds for which an XID that needs no attention is shown; others stay until gputop ends."""

@@ -120,6 +120,31 @@ def count_of_free(frame: Frame) -> int | None:
     return None if not free and unseen else free
 
 
+def free_slices(frame: Frame) -> tuple[int | None, int]:
+    """Return how many MIG devices are free, and how many there are; None for the first if none is
+    free, but the processes on some cannot be seen."""
+    against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
+    free = against.count(None)
+    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
+    return None if not free and is_unseen else free, len(against)
+
+
+def free_words(frame: Frame) -> list[str]:
+    """Return `3 free` for GPUs, `1 of 7 slices free` for MIG devices; the first is left out where
+    all GPUs are in MIG mode, the second where there are none, and what is not known."""
+    free, (slices, total) = count_of_free(frame), free_slices(frame)
+    are_whole = not total or any(not gpu.mig_mode for gpu in frame.gpus)
+    words = [f"{free} free"] if free is not None and are_whole else []
+    return [*words, f"{slices} of {total} slices free"] if total and slices is not None else words
+
+
+def jobs_note(frame: Frame) -> str | None:
+    """Return a sentence where it is not known which GPUs the jobs of Slurm hold; otherwise None."""
+    if not frame.host.jobs_unknown:
+        return None
+    return "Slurm's jobs run here, and which GPUs they hold cannot be read: only root can"
+
+
 def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
     """Yield every reason against it: first its state and mode, then its users. Each is worked out
     only when it is asked for."""
@@ -127,9 +152,9 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     if device is None:
         yield from _mode(gpu)
     in_use = bool(_on(frame, gpu, device))
-    yield from () if in_use else _claims(frame, gpu)
+    yield from () if in_use else _claims(frame, gpu, device)
     yield from _processes(frame, gpu, device)
-    yield from _claims(frame, gpu) if in_use else ()
+    yield from _claims(frame, gpu, device) if in_use else ()
     if gpu.state != "lost" and (sick := blocking(frame, gpu)):
         yield _objection(
             "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}", "error"
@@ -159,14 +184,15 @@ def _mode(gpu: Gpu) -> Iterator[Objection]:
         yield _objection("mode", "prohibited", "its compute mode is prohibited")
 
 
-def _claims(frame: Frame, gpu: Gpu) -> Iterator[Objection]:
+def _claims(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     """Yield who has a right to it, whether anybody is on it or not."""
     job = gpu.slurm_job
     if job is not None and not is_own_job(frame, job):
         yield _objection("job", "Slurm job", f"it is {job_words(job)}")
-    if gpu.reservation is not None:
-        words = reserved_words(gpu.reservation, frame.time)
-        yield _objection("reserved", "reserved", f"it is {words}")
+    for reservation in (gpu.reservation, None if device is None else device.reservation):
+        if reservation is not None:
+            words = reserved_words(reservation, frame.time)
+            yield _objection("reserved", "reserved", f"it is {words}")
     if job is None and frame.host.jobs_unknown:
         yield _objection("unseen", "jobs unseen", JOBS_UNSEEN, "warning")
 

@@ -8,6 +8,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import (
+    by_instance,
     count_without_user,
     draws_only,
     job_words,
@@ -15,21 +16,30 @@ from gputop.model.machine.summary import (
     pending_reservation,
     reserved_words,
     users,
+    users_of,
 )
 from gputop.model.machine.text import MISSING
 
 
-def who(frame: Frame, gpu: Gpu) -> str:
-    """Return the users of a GPU, most memory first, and who has reserved or holds it; or `free`, or
-    why neither can be said."""
+def who(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> str:
+    """Return the users of a GPU or MIG device, most memory first, and who has reserved
+    or holds it; or `free`, or why neither can be said."""
     people, unnamed = users(frame, gpu), count_without_user(frame, gpu)
+    if device is not None:
+        here = by_instance(frame).get((gpu.uuid, *device.instance_ids), ())
+        people, unnamed = users_of(here), sum(process.user is None for process in here)
     words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
-    if (reservation := pending_reservation(frame, gpu)) is not None:
+    reservation = pending_reservation(frame, gpu)
+    if device is not None:
+        reservation = None if people else device.reservation
+    if reservation is not None:
         words.append(reserved_words(reservation, frame.time))
-    if (job := pending_job(frame, gpu)) is not None:
+    if device is None and (job := pending_job(frame, gpu)) is not None:
         words.append(job_words(job))
     return (
-        " ".join(filter(None, words)) or vacancy(frame, gpu, None, is_free(frame, gpu)) or MISSING
+        " ".join(filter(None, words))
+        or vacancy(frame, gpu, device, is_free(frame, gpu, device))
+        or MISSING
     )
 
 

@@ -81,7 +81,7 @@ _ROWS: tuple[_XidRow, ...] = (
      "catalog"),
     ("44", "a fault while the GPU switched between programs", "nothing", "warning", "catalog"),
     ("45", "queued work was discarded, as after an error or a kill",
-     "another XID of this GPU tells why; after a kill no action is needed", "warning", "catalog"),
+     "another XID of this GPU says why; after a kill no action is needed", "warning", "catalog"),
     ("46", "the GPU stopped working", "reset", "error", "catalog"),
     ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "error", "catalog"),
     ("54", "the card's own power cable is not connected",
@@ -149,7 +149,7 @@ _ROWS: tuple[_XidRow, ...] = (
      f"work can go on, but may hit the same error; {SUPPORT}", "warning", "catalog"),
     ("158", "the GPU timed out and did not recover", "reset", "error", "catalog"),
     ("159", "an error on the link between GPU and CPU",
-     "another XID of this GPU tells what to do; if there is none, stop all programs on it and"
+     "another XID of this GPU says what to do; if there is none, stop all programs on it and"
      " contact the vendor's support", "error", "catalog"),
     ("160", "a memory channel was disabled", "nothing", "warning", "catalog"),
     ("161", "a memory channel could not be disabled", "nothing", "warning", "catalog"),

@@ -8,7 +8,7 @@ Units: bytes, seconds, watts, degrees Celsius, hertz; ratios are 0..1 (`cpu`: 1.
 from collections.abc import Callable
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -235,6 +235,23 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     reported_by: str | None = None
     """What reports the machine if no agent of gputop does, as `Prometheus`: little is known then,
     and nothing about processes."""
+
+    def to_json(self) -> str:
+        """Return the line that `gputop --json` prints of it, without its end."""
+        from gputop.export.json import frame_json
+
+        return frame_json(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes, as dictionaries, lists and plain values."""
+        values: dict[str, Any] = msgspec.json.decode(self.to_json())
+        return values
+
+    def _repr_html_(self) -> str:
+        """Return what `gputop --once` prints of it, for a notebook."""
+        from gputop.export.table import html
+
+        return html(self)
 
     @cached_property
     def compute_processes(self) -> dict[str | None, list[Process]]:

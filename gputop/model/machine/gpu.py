@@ -77,6 +77,23 @@ SILENT_AFTER = 4.0
 GPU that wakes up may take two or three."""
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A user means to use a GPU or MIG device, and said so with `gputop run` or `gputop reserve`.
+    Advisory."""
+
+    user: str
+    """Who has reserved it, by the kernel."""
+    since: float
+    """Seconds since the epoch, by the kernel."""
+    pid: int | None = None
+    """The user's process that took it; this and the next two are only the user's word. None if it
+    has ended, and others have inherited the reservation."""
+    until: float | None = None
+    """When it will end, seconds since the epoch, if that was said."""
+    command: str | None = None
+    """What it is for."""
+
+
 class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A compute instance of a GPU in MIG mode."""
 
@@ -94,10 +111,18 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of it in use."""
     activity: Activity | None = None
     """That of its GPU instance, which all compute instances in it share."""
+    reservation: Reservation | None = None
+    """The oldest one, if it is reserved."""
 
     @property
     def instance_ids(self) -> tuple[int, int]:
         return self.gi, self.ci
+
+
+def mig_number(index: int, gi: int, ci: int | None) -> str:
+    """Return the number of a MIG device: `0:2` for GPU instance 2 of GPU 0, and `0:2/1` for its
+    compute instance 1, as there is seldom more than compute instance 0."""
+    return f"{index}:{gi}" + (f"/{ci}" if ci else "")
 
 
 UNREADABLE = "gputop cannot read it"
@@ -119,22 +144,6 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """Its command line."""
     reason: HolderReason
     """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
-
-
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A user means to use a GPU, and said so with `gputop run` or `gputop reserve`. Advisory."""
-
-    user: str
-    """Who has reserved it, by the kernel."""
-    since: float
-    """Seconds since the epoch, by the kernel."""
-    pid: int | None = None
-    """The user's process that took it; this and the next two are only the user's word. None if it
-    has ended, and others have inherited the reservation."""
-    until: float | None = None
-    """When it will end, seconds since the epoch, if that was said."""
-    command: str | None = None
-    """What it is for."""
 
 
 class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):

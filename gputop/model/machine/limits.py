@@ -28,7 +28,7 @@ def no_process_text(frame: Frame) -> str:
     """Return what to say if no process is listed; it is only sure if all GPUs list `all`."""
     listed = {gpu.listed for gpu in frame.gpus}
     if frame.reported_by is not None:
-        return f"{frame.reported_by} does not tell which processes are on the GPUs"
+        return f"{frame.reported_by} does not say which processes are on the GPUs"
     if "ours" in listed:
         return "no process in here is on a GPU; those outside of this container cannot be seen"
     if listed <= {"all"}:

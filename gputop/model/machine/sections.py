@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from gputop.model.machine.text import duration, percent, size
+from gputop.model.machine.text import duration, percent, rate, size
 
 
 class Unit(NamedTuple):
@@ -63,7 +63,7 @@ NUMBER = Unit("", str, "")
 SWITCH = Unit("", lambda on: "on" if on else "off", "")
 RATIO = Unit("0..1", percent, "_ratio", 3)
 BYTES = Unit("bytes", size, "_bytes", 5)
-RATE = Unit("B/s", lambda per_second: size(int(per_second)), "_bytes_per_second", 5)
+RATE = Unit("B/s", rate, "_bytes_per_second", len("4.15 MB/s"))
 SECONDS = Unit("s", duration, "_seconds", 6)
 
 Text = Annotated[str | None, PLAIN]

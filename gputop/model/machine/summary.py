@@ -9,6 +9,9 @@ from gputop.model.machine.gpu import Gpu, Reservation, SlurmJob
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import counted, duration, printable
 
+_MARGIN = 0.02
+"""Share of the memory by which use must fall below the limit."""
+
 
 def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
     """Return the users with compute processes, on one GPU or on any, most memory first."""
@@ -78,6 +81,12 @@ def count_of_users(frame: Frame) -> str:
 def count_without_user(frame: Frame, gpu: Gpu) -> int:
     """Return how many compute processes of a GPU have no known user, as in a container."""
     return sum(process.user is None for process in _on_gpu(frame, gpu))
+
+
+def is_full(used: float, was_full: bool, limit: float = 0.95) -> bool:
+    """Return whether the memory is full with this share of it in use (0 to 1): from the limit on,
+    and if it was full until it is clearly below, so that use about the limit does not flicker."""
+    return used >= limit - _MARGIN * was_full
 
 
 def free_memory(frame: Frame, gpu: Gpu) -> int | None:

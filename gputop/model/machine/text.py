@@ -75,6 +75,19 @@ def size(count: int | None) -> str:
     return f"{value:.0f}{unit}" if whole else f"{three_digits(value)}{unit}"
 
 
+def rate(per_second: float) -> str:
+    """Bytes per second in SI units, as vendors rate links: `4.15 MB/s`, `419 GB/s`; 0 to 999 in
+    whole bytes."""
+    if per_second < 999.5:
+        return f"{per_second:.0f} B/s"
+    value, unit = per_second, ""
+    for unit in "kMGTP":  # noqa: B007 - the last one tried is the answer
+        value /= 1000
+        if value < 999.5:
+            break
+    return f"{three_digits(value)} {unit}B/s"
+
+
 def percent(ratio: float | None) -> str:
     """A ratio as a whole percentage without its sign, as `97`."""
     return MISSING if ratio is None else f"{ratio * 100:.0f}"

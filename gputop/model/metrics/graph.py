@@ -25,7 +25,7 @@ _CEILINGS = {
     "memory_clock": "clocks.memory_max",
 }
 _BOILING = 100.0
-_LEAST = {"bytes": 2.0**30, "B/s": 2.0**30}
+_LEAST = {"bytes": 2.0**30, "B/s": 1e9}
 """By unit: the least top of a graph if the card's maximum is not known, so that a trifle does not
 look like much."""
 _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
@@ -33,7 +33,7 @@ _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 specifications) less the encoding."""
 _NVLINK = {"Pascal": 20e9, "Volta": 25e9, "Ampere": 25e9, "Hopper": 25e9, "Blackwell": 50e9}
 """Bytes per second of an NVLink, one way, by architecture (NVIDIA's data sheets)."""
-_UNITS = {"0..1": "%", "W": " W", "Hz": " MHz", "B/s": " B/s"}
+_UNITS = {"0..1": "%", "W": " W", "Hz": " MHz"}
 
 
 def fitting(times: Sequence[float], longest: float = SPANS[-1]) -> float:
@@ -119,7 +119,7 @@ def _round(peak: float, unit: str) -> float:
     """Return the next power of two for bytes, otherwise the next 1, 2 or 5 times a power of ten."""
     if peak <= 0 or peak == inf:
         return 1.0
-    if unit in ("bytes", "B/s"):
+    if unit == "bytes":
         return float(2 ** -floor(-log2(peak)))
     power = 10.0 ** floor(log10(peak))
     return next((power * step for step in (1, 2, 5) if power * step >= peak), power * 10)

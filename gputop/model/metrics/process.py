@@ -14,7 +14,7 @@ import msgspec
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import ON_GPU, Process
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, mig_number
 from gputop.model.machine.origin import Ancestor
 from gputop.model.machine.sections import BYTES, PLAIN, SECONDS, Unit, marked
 from gputop.model.metrics.metric import Metric, prometheus_name
@@ -57,8 +57,7 @@ def _instance(row: ProcessRow) -> tuple[int, int, int] | None:
 def _show_instance(ids: tuple[int, int, int]) -> str:
     """`2`, and `2:1` or `2:1/1` on a MIG instance."""
     index, gi, ci = ids
-    instance = f":{gi}" if gi >= 0 else ""
-    return f"{index}{instance}" + (f"/{ci}" if instance and ci > 0 else "")
+    return mig_number(index, gi, max(0, ci)) if gi >= 0 else f"{index}"
 
 
 def _parents(ancestors: tuple[Ancestor, ...]) -> str:
@@ -142,6 +141,13 @@ PROCESS: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in _USUAL}
 
 COLUMNS: dict[str, Metric[ProcessRow]] = {**PROCESS, **_ALL}
 """Every column that the process table can have."""
+
+SOMETIMES = ("type", "idle_for", "rss", "state")
+"""Columns that can be chosen as `type?`: they are shown while they tell something and have room."""
+USUAL_COLUMNS = tuple(f"{id_}?" if id_ in SOMETIMES else id_ for id_ in _USUAL)
+"""The columns that no choice stands for, as the settings would have them."""
+COLUMN_CHOICES = frozenset((*COLUMNS, *USUAL_COLUMNS))
+"""Everything that can be chosen as a column."""
 
 NUMBERS_ON_GPU: dict[str, Metric[ProcessRow]] = {id_: _ALL[id_] for id_ in marked(Process, ON_GPU)}
 """The numbers that a process has on each of its GPUs."""

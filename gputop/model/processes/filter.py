@@ -75,8 +75,8 @@ _FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
 
 _SLIPS = {
     "not": "write !alice in place of not alice",
-    "and": "words beside each other all have to fit: leave it out",
-    "&&": "words beside each other all have to fit: leave it out",
+    "and": "words next to each other must all match: leave it out",
+    "&&": "words next to each other must all match: leave it out",
     **dict.fromkeys(("|", "||"), "write or"),
     **dict.fromkeys(("<", "<=", ">", ">=", "=", "=="), "a comparison is mem>10G"),
 }
@@ -283,6 +283,20 @@ def absent_gpus(text: str, gpus: Iterable[Gpu]) -> str | None:
         if not (term.negated or is_instance or any(term.test(row) for row in rows)):
             return term.value
     return None
+
+
+def names_host(text: str) -> Callable[[str], bool]:
+    """Return a test of whether a filter fits a host by its name alone, whatever runs there.
+    FilterError."""
+    alternatives = terms(text) or [[]]
+    return lambda host: any(all(_fits_name(term, host) for term in words) for words in alternatives)
+
+
+def _fits_name(term: Term, host: str) -> bool:
+    value = term.value.casefold()
+    if term.key == "host":
+        return (value in _names_of(host)) != term.negated
+    return not term.key and (value in host.casefold()) != term.negated
 
 
 @lru_cache(maxsize=1024)

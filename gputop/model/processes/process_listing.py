@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from gputop.model.cuda.logical_names import LogicalNames
@@ -30,8 +30,9 @@ class ProcessListing:
         user: str | None = None,
         idle_after: float | None = None,
     ) -> None:
-        """`sort_id`: the column to sort by; `me`: the user whose processes are a view; `user`: the
-        only user to begin with; `idle_after`: seconds without work after which memory is idle."""
+        """`sort_id`: the column to sort by; `me`: the user whose row is the first choice among
+        users; `user`: the only user to begin with; `idle_after`: seconds without work after which
+        memory is idle."""
         self.sort_id = sort_id
         self.descending = _descends_by_default(sort_id)
         self.filter = ""
@@ -122,9 +123,14 @@ class ProcessListing:
         self._arrange()
         return None
 
-    def next_view(self) -> None:
-        """Go to the next view: all users, the user's own processes, a row for each user."""
-        self._show_view(self.view.after(self._me))
+    def show_users(self) -> int:
+        """Show a row for each user, the one with most memory first; return the index of the row of
+        the user of the view before, or else of the user's own, or else 0."""
+        whose = (*self.view.whose, self._me)
+        everyone = replace(self.view, whose=())
+        self._show_view(replace(everyone, shape="users"), everyone)
+        users = [line.row.process.user for line in self.rows]
+        return next((users.index(user) for user in whose if user in users), 0)
 
     def toggle_tree(self) -> None:
         """Show processes under their parents, or no longer."""
@@ -198,11 +204,18 @@ class ProcessListing:
     def tag(self, line: ViewRow) -> None:
         """Tag or untag the process of a row, or all those of a group. An ended process is never
         tagged."""
-        keys = self.keys_of(line)
-        if self.is_tagged(line):
+        self._tag(self.keys_of(line))
+
+    def _tag(self, keys: Collection[ProcessKey]) -> None:
+        """Tag processes, or untag them if all of them are tagged."""
+        if self._tags.keys() >= set(keys):
             self._tags = {key: None for key in self._tags if key not in keys}
         else:
             self._tags.update(dict.fromkeys(keys))
+
+    def tag_all(self) -> None:
+        """Tag all processes that are shown; if all of them are tagged already, untag them."""
+        self._tag([key for line in self.rows for key in self.keys_of(line)])
 
     def untag(self) -> bool:
         """Remove all tags; return whether a process on a GPU had one."""

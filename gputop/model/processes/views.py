@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import DeviceHolder, Gpu
+from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.text import MISSING, counted, short_command
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes.process_rows import by_value
@@ -63,19 +63,13 @@ class View:
             return False
         return self.gpu is None or (row.gpu is not None and row.gpu.key == self.gpu)
 
-    def after(self, me: str | None) -> View:
-        """Return the next view: all users, then those of `me` unless None, then a line per user."""
-        if self.shape == "users":
-            return replace(self, shape="flat", whose=())
-        if self.whose or me is None:
-            return replace(self, shape="users", whose=())
-        return replace(self, whose=(me,))
-
     def words(self, gpus: Iterable[Gpu]) -> str:
         """Return what it shows, as `of alice, on GPU 3, tree`; empty for all processes."""
         words = [f"of {user or 'unknown users'}" for user in self.whose]
-        part = " MIG {}/{}".format(*self.instance) if self.instance else ""
-        words += [f"on GPU {gpu.index}{part}" for gpu in gpus if gpu.key == self.gpu]
+        for gpu in gpus:
+            if gpu.key == self.gpu:
+                number = mig_number(gpu.index, *self.instance) if self.instance else gpu.index
+                words.append(f"on GPU {number}")
         words += {"flat": [], "tree": ["tree"], "users": ["by user"]}[self.shape]
         return ", ".join(words)
 

@@ -129,7 +129,7 @@ class DemoSource(AgentlessSource):
             return self._signals.reply(request, time.time())
         if isinstance(request, Checks):
             return Reply(request=request.id)
-        return Reply(request=request.id, error="the demo does not tell this")
+        return Reply(request=request.id, error="the demo does not know this")
 
 
 def demo_frame(

@@ -63,12 +63,12 @@ class PrometheusClient:
         """UsageError if `url` is not the URL of a server."""
         if "@" in url:  # before anything of it is shown
             raise UsageError(
-                "a password in the URL is seen by every user of this machine: give headers in a "
-                f"file that {HEADERS} names, or a token in {TOKEN}"
+                "every user of this machine can see a password in the URL: give headers in a file "
+                f"that {HEADERS} names, or a token in {TOKEN}"
             )
         if not _is_server(url):
             shown = printable(re.split("[?#]", url)[0], 100)  # a query may hold a token
-            raise UsageError(f"--prometheus {shown!r} is no URL, as http://prometheus:9090")
+            raise UsageError(f"--prometheus {shown!r} is not a URL such as http://prometheus:9090")
         self.url = url.rstrip("/")
         self._headers = dict(headers)
         self._opener = urllib.request.build_opener(_NoRedirect, _Handler)
@@ -151,8 +151,7 @@ def headers_of(environ: Mapping[str, str]) -> dict[str, str]:
     if token := environ.get(TOKEN, ""):
         if not _is_value(token):
             raise UsageError(
-                f"{TOKEN} has a character that no header may have, as the end of a line: set it"
-                " anew"
+                f"{TOKEN} has a character that no header can contain, as a newline: set it again"
             )
         headers["Authorization"] = f"Bearer {token}"
     return headers
@@ -179,7 +178,7 @@ def _headers_in(path: str) -> dict[str, str]:
         if colon and _HEADER.fullmatch(name) and _is_value(value):
             headers[name] = value
         elif line.strip():
-            raise UsageError(f"{HEADERS}: line {number} of {path} is no header, as Name: value")
+            raise UsageError(f"{HEADERS}: line {number} of {path} is not a header (Name: value)")
     return headers
 
 
@@ -285,7 +284,7 @@ _STRANGE = "it does not answer as a Prometheus server does"
 _STATUS = {
     401: f"it wants a login: set {TOKEN} or {HEADERS}",
     403: "it refuses this login",
-    404: "there is no Prometheus API: is this its whole URL?",
+    404: "no Prometheus API there: is this its whole URL?",
 }
 
 

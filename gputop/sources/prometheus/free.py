@@ -44,8 +44,11 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
         if len(gpus) >= count:
             return FreeHost(plain, gpus[:count], _age_of(queries, label))
     wanted = f"{count} free GPUs of one model" + (f" with {model!r} in its name" if model else "")
-    most = _most(queries, queries.client.query(f"topk(1, {counted})"))
-    raise GputopError(f"no host has {printable(wanted, 200)}: {most}")
+    best = queries.client.query(f"topk(1, {counted})")
+    if not best:
+        of = f" with {model!r} in its model's name" if model else ""
+        raise GputopError(f"no host has a free GPU{printable(of, 200)}")
+    raise GputopError(f"no host has {printable(wanted, 200)}: {_most(queries, best[0])}")
 
 
 def _free(queries: ClusterQueries, model: str) -> str:
@@ -74,10 +77,8 @@ def _age_of(queries: ClusterQueries, host: str) -> float | None:
     return age_of({name: number_of(series) for name, series in answers.items()})
 
 
-def _most(queries: ClusterQueries, best: list[Series]) -> str:
+def _most(queries: ClusterQueries, best: Series) -> str:
     """Say which machine has most of them."""
-    if not best:
-        return "none is free"
-    host = printable(best[0].labels.get(queries.exporter.host, ""), 64)
-    model = short_name(printable(best[0].labels.get(queries.exporter.model, ""), 64))
-    return f"the most are {best[0].value:.0f} {model} on {host}"
+    host = printable(best.labels.get(queries.exporter.host, ""), 64)
+    model = short_name(printable(best.labels.get(queries.exporter.model, ""), 64))
+    return f"the most are {best.value:.0f} {model} on {host}"

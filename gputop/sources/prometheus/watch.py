@@ -1,4 +1,4 @@
-"""Asks a server again and again, in a thread of its own that drawing never waits for."""
+"""Asks a server repeatedly, in a thread of its own that drawing never waits for."""
 
 from __future__ import annotations
 

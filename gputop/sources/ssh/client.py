@@ -50,7 +50,7 @@ def ssh_words(host: HostName | None, options: Mapping[str, str], *switches: str)
     """Return a call of ssh, up to the host (None: a control socket is given). SourceError."""
     config = os.environ.get(CONFIG)
     if config and is_elevated() and not is_roots(config):
-        raise SourceError(f"{CONFIG} names a file that others than root can change: {config}")
+        raise SourceError(f"{CONFIG} names a file that users other than root can change: {config}")
     words = [_program(), *(("-F", config) if config else ()), *switches]
     words += [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     if host is None:

@@ -36,6 +36,8 @@ _GPU = 32
 """How many rows a GPU counts for."""
 _MOST_QUEUED = 1000
 _PING = "ping "
+_OVER = "login", "ended"
+"""States in which nothing is left to read, and all is closed."""
 
 
 class AgentOptions(NamedTuple):
@@ -93,7 +95,7 @@ class Connection(AgentConnection):
 
     def messages(self) -> Iterator[Frame | Reply]:
         """See `AgentConnection`. LoginError if ssh wants to ask a person."""
-        if self._link.state in ("login", "ended"):
+        if self._link.state in _OVER:
             return
         try:
             if (process := self._process) is None:
@@ -144,6 +146,10 @@ class Connection(AgentConnection):
         CONNECT_LIMITER.wake()
         if process is not None:
             process.stop()
+
+    def free(self) -> None:
+        if self._link.state not in _OVER:
+            self._ended(SourceError("the connection is closed"))
 
     def _begin(self, seconds: float) -> None:
         """Begin to wait for a frame, or for a connection: a reader may have paused meanwhile."""
@@ -209,8 +215,8 @@ class Connection(AgentConnection):
         else:
             words = "the agent is stopped, or the network is down"
         if time.monotonic() >= self._due:
-            return SourceError("no whole answer has come in time, only parts of one: try again")
-        return SourceError(f"nothing has come for {self._timeout:g} s: {words}")
+            return SourceError("only part of an answer came in time: try again")
+        return SourceError(f"no answer for {self._timeout:g} s: {words}")
 
     def _ended(self, error: SourceError) -> SourceError:
         """End and close everything; return the error, made harmless."""

@@ -51,7 +51,7 @@ def _folder() -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="gputop-", dir="/tmp"))  # a socket's path is short
     except OSError as error:
-        raise SourceError(f"no folder for a login can be made: {error.strerror}") from None
+        raise SourceError(f"cannot create a folder for the login: {error.strerror}") from None
     atexit.register(_tidy_up, folder)
     return folder
 

@@ -128,7 +128,9 @@ class _Reader:
         in."""
         self._left -= 1
         if self._left < 0 or len(word) > MOST_CHARACTERS:
-            raise UsageError(f"-H takes more than {_MOST_WORDS} words, or too long ones: give less")
+            raise UsageError(
+                f"-H takes more than {_MOST_WORDS} words, or too long ones: give fewer"
+            )
         for text in _WORD.findall(f"{word},"):
             if text == "-" and not above:
                 yield from self._each(self._standard_input(), ("-",))
@@ -150,7 +152,7 @@ class _Reader:
             raise UsageError(f"group @{shown} of the settings is nested too deeply")
         nodes = self._environ.get(JOB, "")
         if name == SLURM and not nodes:
-            raise UsageError(f"@slurm: this is no Slurm job ({JOB} is not set)")
+            raise UsageError(f"@slurm: this is not a Slurm job ({JOB} is not set)")
         groups = {**self._groups, SLURM: [nodes]}
         if name not in groups:
             defined = ", ".join(f"@{group}" for group in groups)

@@ -3,6 +3,7 @@ agents."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,17 +60,18 @@ class ConnectLimiter:
 
 
 class Pinger:
-    """Pings the agents of all connections every `interval` seconds. One whose ping raises is pinged
-    no more: its agent ends, and the others go on."""
+    """Pings the agents of all connections every `interval` seconds, in a thread that lasts as long
+    as there are any. One whose ping raises is pinged no more: its agent ends, and the others go on.
+    """
 
     def __init__(self, interval: float = PING_INTERVAL) -> None:
-        self._interval, self._lock = interval, threading.Lock()
+        self._interval, self._changed = interval, threading.Condition()
         self._pings: set[Callable[[], None]] = set()
         self._thread: threading.Thread | None = None
 
     def add(self, ping: Callable[[], None]) -> None:
         """Call `ping` from now on, in the thread of all pings: it must not wait."""
-        with self._lock:
+        with self._changed:
             self._pings.add(ping)
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="pings", daemon=True)
@@ -78,20 +80,34 @@ class Pinger:
 
     def forget(self, ping: Callable[[], None]) -> None:
         """Call `ping` no more."""
-        with self._lock:
+        with self._changed:
             self._pings.discard(ping)
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                pings = list(self._pings)
+        while pings := self._due():
             for ping in pings:
                 try:
                     ping()
                 except Exception:  # noqa: BLE001 - its lease ends, which its connection reports
                     self.forget(ping)
-            time.sleep(self._interval)
+
+    def _due(self) -> list[Callable[[], None]]:
+        """Wait for the next round, and return its pings; without any, the thread is to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pings, self._interval)
+            if not self._pings:
+                self._thread = None
+            return list(self._pings)
 
 
 CONNECT_LIMITER, PINGER = ConnectLimiter(), Pinger()
 """Shared by all connections."""
+
+
+def _begin_anew() -> None:
+    CONNECT_LIMITER.__init__()  # type: ignore[misc]
+    PINGER.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=_begin_anew)  # a copy of this program has none of its threads

@@ -53,7 +53,7 @@ class Allowance:
         self._left = min(self._most, self._left + (now - self._time) * self._a_second) - amount
         self._time = now
         if self._left < 0:
-            raise SourceError("the host sends more than an agent has to say: it is left alone")
+            raise SourceError("the host sends more than an agent would: disconnected")
 
 
 class SshProcess(PipedProcess):
@@ -188,8 +188,8 @@ def failure(written: str, status: int | None) -> SourceError:
     denied = _DENIED.search(written)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in written:
         return SourceError(
-            "the host key has changed: the host was installed anew, or it is another one; "
-            "ask who runs it, then ssh-keygen -R HOST"
+            "the host key has changed: the host was reinstalled, or it is another machine; "
+            "ask its administrator, then ssh-keygen -R HOST"
         )
     if "Host key verification failed" in written:
         return LoginError("the host key is not known yet: log in by hand once to accept it")

@@ -237,7 +237,7 @@ class SmiReader:
         """Raise SourceError for a round that is longer than any machine's."""
         rows = max(map(len, (self._apps, self._stats, self._users, self._commands)))
         if rows > MAX_PROCESSES or self._kept > _MOST_KEPT:
-            raise SourceError("nvidia-smi tells of more processes there than a machine has")
+            raise SourceError("nvidia-smi there lists more processes than a machine can have")
 
     def _begin(self, uptime: str) -> Frame | None:
         """Begin a round; return the last one's Frame if it has not ended, as when a GPU is lost."""
@@ -249,7 +249,7 @@ class SmiReader:
         self._rows.append(values)
         count = whole(values[1]) if len(values) > 1 else None
         if len(self._rows) > MAX_GPUS:
-            raise SourceError("nvidia-smi tells of more GPUs there than a machine has")
+            raise SourceError("nvidia-smi there lists more GPUs than a machine can have")
         return self._frame() if count is None or len(self._rows) >= count else None
 
     def _frame(self) -> Frame:

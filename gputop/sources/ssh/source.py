@@ -11,7 +11,6 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ssh.carry import fitting
-from gputop.sources.ssh.client import allow_many_files
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import PING_INTERVAL
@@ -37,7 +36,6 @@ class SshSource(AgentSource[Connection]):
         driver: bool = True,
         less: tuple[str, ...] = (),
     ) -> None:
-        allow_many_files()
         self.name, self._agent = host, AgentOptions(interval, driver, less)
         self._timeout = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
         self._whole = math.inf if waits else ANSWER + (interval or 0.0)
@@ -90,8 +88,8 @@ def _carried(remote: Remote) -> str:
     )
     if fitting(python) is None:
         text += (
-            f"; msgspec's compiled part does not fit that Python ({python.machine}), plain Python "
-            "takes its place: the same values, more CPU time"
+            f"; msgspec's compiled part does not work with that Python ({python.machine}): plain "
+            "Python takes its place, with the same values and more CPU time"
         )
     return text
 

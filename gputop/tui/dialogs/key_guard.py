@@ -11,13 +11,12 @@ from textual.screen import Screen
 
 from gputop.tui.terminal import drawing
 from gputop.tui.terminal.key_queue import Alarm, SerialInput
+from gputop.tui.terminal.unmarked_paste import BURST
 
 QUIET = 0.3
 """Seconds without a key that must pass after an offer is drawn, before it takes keys."""
 ALONE = 0.12
 """Seconds for which a key waits before it acts: a key that is held down repeats sooner."""
-BURST = 0.01
-"""Keys that come closer together, in seconds, are from a paste that is not marked as one."""
 _HARMLESS = ("escape", "ctrl+c", "ctrl+l", "ctrl+z")
 """Keys that are never too soon."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -16,10 +16,12 @@ from textual.widgets import Input, OptionList
 
 from gputop.model.machine.signals import signal_name, signal_number
 from gputop.model.metrics.metric import Metric
-from gputop.model.metrics.process import COLUMNS
+from gputop.model.metrics.process import COLUMNS, SOMETIMES, USUAL_COLUMNS
 from gputop.settings import PANES, Pane
 from gputop.tui.panes.editor import Editor
+from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.panes.lines import Lines
+from gputop.tui.terminal.key_queue import SerialInput, keyed
 
 R = TypeVar("R")
 PANE_NAMES: dict[str, str] = {
@@ -44,14 +46,17 @@ class Options(OptionList):
 
 
 class ListDialog(ModalScreen[R | None]):
-    """A list with a cursor. A subclass gives `lines()` and `answer(index)`; Esc answers None."""
+    """A list with a cursor over the keys that work on it. A subclass gives `lines()` and
+    `answer(index)`; Esc answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "leave", "Cancel", id="list.leave", show=False),
+        Binding("escape,q", "leave", "Cancel", id="list.leave", key_display="Esc"),
         Binding("down,j", "move(1)", "Down", id="list.down", show=False),
         Binding("up,k", "move(-1)", "Up", id="list.up", show=False),
         Binding("question_mark,f1", "app.help", "Help", id="list.help", show=False),
     ]
+    ENTER = "choose"
+    """What Enter does, in a word."""
 
     def __init__(self, title: str, start: int = 0) -> None:
         """`start` is the row of the cursor at first."""
@@ -68,6 +73,16 @@ class ListDialog(ModalScreen[R | None]):
 
     def compose(self) -> ComposeResult:
         yield Options(markup=False, id="list")
+        yield from self.keys()
+
+    def keys(self) -> Iterable[KeyLine]:
+        """Make the line of keys: those of this dialog, then those of every one."""
+        own = self.app.own_keys if isinstance(self.app, SerialInput) else {}
+        of_every = ListDialog.BINDINGS
+        further = self.BINDINGS if self.BINDINGS is not of_every else []
+        words = [*key_words(keyed(own, further)), ("Enter", self.ENTER)]
+        words += key_words(keyed(own, of_every))
+        yield KeyLine(words, (self.ENTER, "cancel"), id="list-keys")
 
     def on_mount(self) -> None:
         self.query_one("#list").border_title = Content(self._title)
@@ -101,6 +116,8 @@ class ListDialog(ModalScreen[R | None]):
 
 
 _LABEL = max(len(metric.label) for metric in COLUMNS.values()) + 2
+_SHOWN, _AUTO, _HIDDEN = "[x]", "[auto]", "[ ]"
+"""The marks of what is shown, what is shown while it tells something, and what is not."""
 
 
 def _described(metric: Metric[Any]) -> str:
@@ -109,37 +126,51 @@ def _described(metric: Metric[Any]) -> str:
 
 
 class SortDialog(ListDialog[str]):
-    """Asks for the id of the column to sort by."""
+    """Asks for the id of the column to sort by; the one of the order today has its direction."""
 
-    def __init__(self, current: str) -> None:
+    ENTER = "sort"
+
+    def __init__(self, current: str, descending: bool) -> None:
         super().__init__("Sort by (the same again reverses)", list(COLUMNS).index(current))
+        glyphs = Lines.glyphs
+        self._today = current, glyphs.descending if descending else glyphs.ascending
 
     def lines(self) -> Iterable[str]:
-        return map(_described, COLUMNS.values())
+        current, sign = self._today
+        for id_, metric in COLUMNS.items():
+            yield f"{sign if id_ == current else ' '} {_described(metric)}"
 
     def answer(self, index: int) -> str:
         return list(COLUMNS)[index]
 
 
 class ShownDialog(ListDialog[R]):
-    """Asks which names of a list to show. A subclass gives a key for that, and `line(name)`."""
+    """Asks which names of a list to show, by their marks. A subclass gives a key for that, and
+    `line(name)`."""
 
-    def __init__(self, title: str, names: Iterable[str], shown: Iterable[str]) -> None:
+    def __init__(self, title: str, marks: Mapping[str, str]) -> None:
         super().__init__(title)
-        self._names, self._shown = list(names), set(shown)
+        self._names, self._marks = list(marks), dict(marks)
 
     def line(self, name: str) -> str:
         """Return the text that stands for a name in the list."""
         raise NotImplementedError
 
+    def next_mark(self, name: str) -> str:
+        """Return the mark that the key gives to a name."""
+        return _SHOWN if self._marks[name] == _HIDDEN else _HIDDEN
+
     def lines(self) -> Iterable[str]:
+        wide = max(map(len, self._marks.values()))
         for name in self._names:
-            mark = Lines.glyphs.cursor if name in self._shown else " "
-            yield f"{mark} {self.line(name)}"
+            yield f"{self._marks[name]:<{wide}} {self.line(name)}"
 
     def action_show(self) -> None:
         """Show or hide the name under the cursor, unless it is the last that is shown."""
-        self._shown = self._shown ^ {self._names[self._index]} or self._shown
+        name = self._names[self._index]
+        marks = {**self._marks, name: self.next_mark(name)}
+        if any(mark != _HIDDEN for mark in marks.values()):
+            self._marks = marks
         self.draw(self._index)
 
     @property
@@ -151,23 +182,41 @@ class ColumnsDialog(ShownDialog[tuple[str, ...]]):
     """Asks for the columns to show and their order; the last column is always the command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "show", "Show or hide", id="columns.toggle", show=False, priority=True),
-        Binding("right_square_bracket,shift+down", "shift(1)", "Move down", id="columns.later",
-                show=False),
-        Binding("left_square_bracket,shift+up", "shift(-1)", "Move up", id="columns.sooner",
-                show=False),
+        Binding("space", "show", "Show, hide", id="columns.toggle", key_display="Space",
+                priority=True),
+        Binding("left_square_bracket,shift+up", "shift(-1)", "Up", id="columns.sooner",
+                key_display="["),
+        Binding("right_square_bracket,shift+down", "shift(1)", "Down", id="columns.later",
+                key_display="]"),
     ]  # fmt: skip
+    ENTER = "save"
 
-    def __init__(self, shown: Sequence[str]) -> None:
-        names = [*shown, *(id_ for id_ in COLUMNS if id_ not in shown)]
-        names.remove("command")
-        super().__init__("Columns: Space shows or hides, [ ] move, Enter saves", names, shown)
+    def __init__(self, chosen: Sequence[str]) -> None:
+        """`chosen`: as the settings have them, with `?` after a name that is shown while it tells
+        something."""
+        marks = {
+            name.removesuffix("?"): _AUTO if name.endswith("?") else _SHOWN
+            for name in chosen or USUAL_COLUMNS
+        }
+        marks |= {id_: _HIDDEN for id_ in COLUMNS if id_ not in marks}
+        del marks["command"]
+        super().__init__("Columns; [auto]: while it tells something, and has room", marks)
 
     def line(self, name: str) -> str:
         return _described(COLUMNS[name])
 
+    def next_mark(self, name: str) -> str:
+        if name in SOMETIMES and self._marks[name] != _AUTO:
+            return _AUTO if self._marks[name] == _HIDDEN else _HIDDEN
+        return _SHOWN if self._marks[name] != _SHOWN else _HIDDEN
+
     def answer(self, index: int) -> tuple[str, ...]:
-        return (*(name for name in self._names if name in self._shown), "command")
+        """Return the columns as the settings have them; none if they are the usual ones."""
+        ends = {_SHOWN: "", _AUTO: "?"}
+        shown = [f"{name}{ends[mark]}" for name in self._names
+                 if (mark := self._marks[name]) != _HIDDEN]  # fmt: skip
+        chosen = (*shown, "command")
+        return () if chosen == USUAL_COLUMNS else chosen
 
     def action_shift(self, step: int) -> None:
         index = min(max(0, self._index + step), len(self._names) - 1)
@@ -179,18 +228,20 @@ class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
     """Asks for the panes to show, at least one, and whether to save the choice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "show", "Show or hide", id="panes.toggle", show=False, priority=True),
-        Binding("w", "keep", "Keep", id="panes.keep", show=False),
-    ]
+        Binding("space", "show", "Show, hide", id="panes.toggle", key_display="Space",
+                priority=True),
+        Binding("w", "keep", "Save", id="panes.keep"),
+    ]  # fmt: skip
+    ENTER = "for now"
 
     def __init__(self, shown: Sequence[Pane]) -> None:
-        super().__init__("Panes: Space shows or hides, Enter for now, w saves", PANES, shown)
+        super().__init__("Panes", {pane: _SHOWN if pane in shown else _HIDDEN for pane in PANES})
 
     def line(self, name: str) -> str:
         return PANE_NAMES[name]
 
     def answer(self, index: int, keep: bool = False) -> tuple[tuple[Pane, ...], bool]:
-        return tuple(pane for pane in PANES if pane in self._shown), keep
+        return tuple(pane for pane in PANES if self._marks[pane] == _SHOWN), keep
 
     def action_keep(self) -> None:
         """Answer, and have the choice saved."""
@@ -212,6 +263,7 @@ class SignalNameDialog(ListDialog[int]):
             options = Options(markup=False)
             options.can_focus = False
             yield options
+        yield from self.keys()
 
     def lines(self) -> Iterable[str]:
         return (f"{number:>3}  {signal_name(number)}" for number in self._numbers)

@@ -29,7 +29,7 @@ from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
-from gputop.tui.panes.heading import KeyLine
+from gputop.tui.panes.heading import KeyLabel, KeyLine
 from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.terminal.key_queue import IgnoresTypeAhead
@@ -120,7 +120,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
                 with Horizontal(id="signal-first"):
                     yield DialogButton("Cancel", self.action_leave, id="cancel")
                     with Horizontal(id="signal-word"):
-                        yield KeyLine([("", f"type {WORD}:")], id="signal-word-label")
+                        yield KeyLabel("", f"type {WORD}:", id="signal-word-label")
                         yield WordField("", max_length=16, id="word")
                 with Horizontal(id="signal-second"):
                     yield DialogButton("Send", self._go, id="send")
@@ -312,7 +312,9 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""
         glyphs = self.query_one(SignalProcesses).glyphs
-        user = [(glyphs.text(process.user or "-"), user_role(process.user or "-"))]
+        user = [(glyphs.not_available, "quiet")]
+        if process.user:
+            user = [(glyphs.text(process.user), user_role(process.user))]
         held = crop_or_pad([(process.holds(), "quiet")], room, glyphs.ellipsis, left=True)
         descendants = self._state.descendants(process)
         return [

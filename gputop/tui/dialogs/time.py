@@ -13,7 +13,7 @@ from textual.widgets import Input
 from gputop.model.instants import FORMS, parse_instant
 from gputop.tui.dialogs.parts import DialogNote
 from gputop.tui.panes.editor import Editor
-from gputop.tui.panes.heading import KeyLine
+from gputop.tui.panes.heading import KeyLabel
 from gputop.tui.panes.lines import StyledLine
 
 _KEYS: StyledLine = [
@@ -37,7 +37,7 @@ class TimeDialog(ModalScreen[float | None]):
 
     def compose(self) -> ComposeResult:
         with Horizontal():
-            yield KeyLine([("t", "time")], id="time-label")
+            yield KeyLabel("t", "time", id="time-label")
             yield Editor("", max_length=40, id="time")
             yield DialogNote()
 

@@ -29,7 +29,8 @@ _GPU = (
     ("not in /proc", "a process that has ended, or is in another PID namespace"),
     ("has not answered yet", "the driver has reported nothing about this GPU so far"),
     ("PAUSED", "the screen is frozen; p resumes"),
-    ("MIG", "the GPU is partitioned: a row for each GPU instance and compute instance"),
+    ("MIG", "the GPU is partitioned: a row for each slice"),
+    ("0:2, 0:2/1", "a slice: GPU instance 2 of GPU 0, and its compute instance 1"),
     (
         "the last 3 minutes",
         "newest at the right; a gap is a missing sample; g changes the metric,"
@@ -85,6 +86,8 @@ _MAPPING = (
 
 _HOSTS = (
     ("FREE", "free GPUs, and all GPUs"),
+    ("MODEL", "of its GPUs; +1: one other model"),
+    ("UTIL, MEM-FREE", "the mean utilization of its GPUs, and their free memory in all"),
     ("AGE", "time since the host last sent anything"),
     ("RTT", "round-trip time to the agent there"),
     ("ATTENTION", "the worst finding and its GPUs, or a note about the host"),

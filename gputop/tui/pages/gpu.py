@@ -7,12 +7,11 @@ from functools import partial
 from itertools import zip_longest
 from typing import ClassVar
 
-from msgspec.structs import replace
 from textual.binding import BindingType
 
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
-from gputop.model.machine.limits import limits, no_process_text
+from gputop.model.machine.limits import limits
 from gputop.model.machine.summary import job_words, reserved_words
 from gputop.model.machine.text import clock_time, counted, duration, ranges, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, nvlinks, rating
@@ -20,25 +19,22 @@ from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
 from gputop.model.metrics.metric import Metric
-from gputop.model.processes import process_rows
-from gputop.model.processes.views import ViewRow, unaccounted_rows
 from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.pages.gpu_summary import summary_lines
 from gputop.tui.pages.graph import GraphScreen
-from gputop.tui.panes.columns import crop_or_pad, heading, row
+from gputop.tui.pages.mig import mig_lines
+from gputop.tui.panes.columns import crop_or_pad
+from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper, headline, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
-from gputop.tui.panes.process_columns import ProcessColumns
 
 _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
 """The metrics that the page draws, if the GPU has them."""
 
-_COLUMNS = (
-    "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "cpu", "idle_for", "age",
-)  # fmt: skip
 _LABEL = 14
 _CELL = 38
 """Cells that a metric takes at least."""
@@ -51,8 +47,12 @@ _SHOWN_ABOVE = ("state", "stale_for", "error", "activity.doing")
 _key = partial(described_key, "GPU", area="gpu")
 
 
-class GpuScreen(PageScreen["str | None"]):
-    """The page of a GPU; it answers with the GPU's key if only its processes are wanted."""
+GpuPart = tuple[str, tuple[int, int] | None]
+"""The key of a GPU, and the `instance_ids` of its MIG device or None."""
+
+
+class GpuScreen(PageScreen[GpuPart | None]):
+    """The page of a GPU or MIG device; it answers with that if only its processes are wanted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("escape,enter,backspace", "leave", "Back", "Back", "Esc"),
@@ -62,38 +62,40 @@ class GpuScreen(PageScreen["str | None"]):
         _key("left,b", "other(-1)", "Previous GPU", "The previous GPU", name="before"),
     ]  # fmt: skip
 
-    def __init__(self, key: str, idle_after: float) -> None:
+    def __init__(self, part: GpuPart, idle_after: float) -> None:
         super().__init__()
-        self._key, self._idle_after = key, idle_after
+        self._part, self._idle_after = part, idle_after
         self._gpu: Gpu | None = None
         """The GPU as it was last listed."""
         self._gone = False
 
     def action_only(self) -> None:
-        self.dismiss(self._key)
+        self.dismiss(self._part)
 
     def action_other(self, step: int) -> None:
-        """Go to the next GPU by index, or to the one before."""
-        keys = [gpu.key for gpu in self.shown.frame.gpus] if self.shown else []
-        if self.shown is not None and self._key in keys:
-            self._key = keys[(keys.index(self._key) + step) % len(keys)]
+        """Go to the next GPU or MIG device in the order of the table, or to the one before."""
+        parts = [line.part for line in lines_of(self.shown.frame)] if self.shown else []
+        if self.shown is not None and self._part in parts:
+            self._part = parts[(parts.index(self._part) + step) % len(parts)]
             self.show_frame(self.shown)
             self.query_one(Page).action_end(0)
 
     def action_graphs(self) -> None:
-        page = GraphScreen(_GRAPHED[0], self._key)
+        page = GraphScreen(_GRAPHED[0], self._part[0])
         if self.shown is not None:
             page.show_frame(self.shown)
         self.app.push_screen(page)
 
     def show_frame(self, shown: ShownFrame) -> None:
-        gpu = next((gpu for gpu in shown.frame.gpus if gpu.key == self._key), None)
+        gpu = next((gpu for gpu in shown.frame.gpus if gpu.key == self._part[0]), None)
         self._gpu, self._gone = gpu or self._gpu, gpu is None
         super().show_frame(shown)
 
     def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
         if self._gpu is None:
             return iter(())
+        if (instance := self._part[1]) is not None:
+            return mig_lines(paper, shown, self._gpu, instance, self._idle_after)
         return gpu_lines(paper, shown, self._gpu, self._gone, self._idle_after)
 
 
@@ -113,7 +115,7 @@ def gpu_lines(
     for sentence in limits(shown.frame, gpu):
         yield from paper.wrapped(sentence, 1, "quiet")
     yield from title("Processes")
-    yield from _processes(paper, shown, gpu, idle_after)
+    yield from processes(paper, shown, gpu, idle_after)
     span = graph.fitting(shown.history.times, _MAX_SPAN_SECONDS)
     yield from title("The last minute" if span == 60 else f"The last {span / 60:.0f} minutes")
     yield from _graphs(paper, shown.history, gpu, span)
@@ -180,31 +182,6 @@ def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu) -> StyledLine:
         text = graph.with_unit(metric, value, paper.glyphs.degree)
         shown = (paper.glyphs.text(text), "text")
     return [label, shown]
-
-
-def _processes(
-    paper: Paper, shown: ShownFrame, gpu: Gpu, idle_after: float
-) -> Iterator[StyledLine]:
-    rows = process_rows.rows(shown.frame, shown.names, idle_after)
-    rows = [row for row in rows if row.gpu and row.gpu.key == gpu.key]
-    rows = process_rows.ordered(rows, "gpu_memory", True)
-    columns = ProcessColumns(_COLUMNS)
-    columns.show_rows(rows, shown.frame.time)
-    fitted = columns.fitted(paper.width - 1, 1, "", paper.glyphs)
-    if rows:
-        yield [("  ", "quiet"), *heading(fitted, 1)]
-    for process_row in rows:
-        cells = row(fitted, ViewRow(process_row, None), 1, paper.glyphs.ellipsis)
-        yield [("  ", "text"), *cells]
-    unaccounted = [
-        view_row for view_row in unaccounted_rows(shown.frame)
-        if view_row.row.gpu and view_row.row.gpu.key == gpu.key
-    ]  # fmt: skip
-    for view_row in unaccounted:
-        yield [("  ", "text"), *columns.across(view_row, paper.width - 3, "notice")]
-    if not rows and not unaccounted:
-        alone = replace(shown.frame, gpus=(gpu,))
-        yield from paper.quiet("none" if gpu.listed == "all" else no_process_text(alone))
 
 
 def _graphs(paper: Paper, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:

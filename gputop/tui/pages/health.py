@@ -117,7 +117,7 @@ def _summary(paper: Paper, frame: Frame, on_gpus: bool, on_processes: bool) -> I
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
         yield from paper.wrapped(words, 2, "notice")
     elif frame.reported_by is not None:
-        words = f"Not known: {frame.reported_by} does not tell what is wrong with {gpus}."
+        words = f"Not known: {frame.reported_by} does not say what is wrong with {gpus}."
         yield from paper.wrapped(words, 2, "notice")
     else:
         yield from paper.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")

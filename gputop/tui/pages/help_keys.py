@@ -1,4 +1,4 @@
-"""The keys of a screen by task, as its help shows them, and their usual names."""
+"""The keys of a screen by task, as its help shows them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from typing import Literal, NamedTuple
 from textual.binding import Binding
 
 from gputop.tui.glyphs import GlyphSet
+from gputop.tui.key_names import names_of
 
-_NAMES = {
-    "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=",
-    "backslash": "\\", "less_than_sign": "<", "greater_than_sign": ">", "comma": ",",
-    "full_stop": ".", "circumflex_accent": "^", "dollar_sign": "$", "escape": "Esc",
-    "space": "Space", "enter": "Enter", "backspace": "BS", "pageup": "PgUp", "pagedown": "PgDn",
-    "left_square_bracket": "[", "right_square_bracket": "]", "tab": "Tab",
-}  # fmt: skip
-_ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
-_DIGITS = "0123456789"
 _TASKS = ("View", "Mapping", "Move", "Processes", "Screen", "Time")
 """The order of tasks after the first."""
 KeyEntry = tuple[str, str]
@@ -66,22 +58,3 @@ def _entries(bindings: Iterable[Binding], glyphs: GlyphSet, room: int) -> list[K
         text = binding.tooltip or binding.description
         keys.setdefault(text, []).extend(binding.key.split(","))
     return [(names_of(names, glyphs, room), text) for text, names in keys.items()]
-
-
-def names_of(keys: Sequence[str], glyphs: GlyphSet, room: int) -> str:
-    """Return the usual names of keys, as many as fit into `room` cells, but at least one."""
-    if set(_DIGITS) <= set(keys):
-        keys = ["0-9", *(key for key in keys if key not in _DIGITS)]
-    arrows = {} if glyphs.name == "ascii" else _ARROWS
-    named = [_name(key, arrows) for key in keys]
-    while len(named) > 1 and len(" ".join(named)) > room:
-        named.pop()
-    return " ".join(named)
-
-
-def _name(key: str, arrows: dict[str, str]) -> str:
-    modifier, _, plain = key.rpartition("+")
-    name = arrows.get(plain) or _NAMES.get(plain, plain)
-    if name[:1] == "f" and name[1:].isdecimal():
-        name = name.upper()
-    return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()

@@ -19,7 +19,13 @@ from gputop.protocol.messages import Probe
 from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
-from gputop.tui.panes.heading import Heading, KeyLine, described_key, key_words
+from gputop.tui.panes.heading import (
+    Heading,
+    KeyLabel,
+    KeyLine,
+    described_key,
+    key_words,
+)
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.mapping import Label, MappingControl
 from gputop.tui.panes.mapping_result import MappingResultView
@@ -95,7 +101,7 @@ class MappingScreen(Screen[None]):
             yield ValueInput(self._state, self.show_result, id="value")
         for field in _FIELDS:
             with Horizontal(classes="field"):
-                yield KeyLine([("", field.label)], id=f"{field.name}-label")
+                yield KeyLabel("", field.label, id=f"{field.name}-label")
                 editor = Editor(harmless(self._typed(field.name)), max_length=1024, id=field.name)
                 editor.placeholder = field.example
                 yield editor
@@ -104,7 +110,7 @@ class MappingScreen(Screen[None]):
             yield LogicalTable(self._state, id="logical")
             yield PhysicalTable(self._state, id="physical")
         yield MappingTextView(self._state, id="sentences")
-        yield KeyLine(self._words, id="whole-keys")
+        yield KeyLine(self._words, with_notes=True, id="whole-keys")
 
     @property
     def _words(self) -> list[tuple[str, str]]:

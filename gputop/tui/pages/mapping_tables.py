@@ -150,9 +150,9 @@ class PhysicalTable(DeviceTable):
         logical = {_key(device): k for k, device in enumerate(mapping.visible or ())}
         why = {_key(hidden.device): hidden.reason for hidden in mapping.hidden}
         if mapping.visible is None:
-            which = "visible, which of them cannot be told"
+            which = "visible, which of them is not known"
             why = {_key(device): which for device in mapping.visible_set or ()}
-        unknown = "cannot be told" if mapping.visible is None else ""
+        unknown = "is not known" if mapping.visible is None else ""
         rows = []
         for gpu in self._state.inventory.devices:
             parts = gpu.parts()
@@ -187,8 +187,7 @@ def _device(named: NamedDevice) -> str:
     device = named.device
     if device.instance is None:
         return f"{device.label:<6} {short_name(device.name)}"
-    mig = device.instance
-    return f"GPU {device.index} MIG {mig.gi}/{mig.ci} {mig.profile or ''}"
+    return device.label
 
 
 def _uuid(named: NamedDevice) -> str:

@@ -14,7 +14,6 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import (
     GIB,
-    MISSING,
     clock,
     date_time,
     duration,
@@ -36,7 +35,7 @@ _STATES = {
     "S": "sleeping",
     "D": "waiting in the kernel (D), which signals do not interrupt",
     "Z": "zombie: it has ended, and its parent has not reaped it",
-    "T": "stopped (kill -CONT goes on)",
+    "T": "stopped (kill -CONT continues it)",
     "t": "stopped by a debugger",
     "I": "idle in the kernel",
 }
@@ -72,8 +71,7 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
     """Yield what frames say of the process."""
     process = subject.rows[0].process
     yield []
-    user = COLUMNS["user"].text(subject.rows[0])
-    headed = f"Process {process.pid}" + (f"  {user}" if user != MISSING else "")
+    headed = f"Process {process.pid}" + (f"  {process.user}" if process.user else "")
     yield headline(subject.frame, headed)
     command = list(paper.wrapped(process.command or "not in this /proc", 1))
     yield from command[:_COMMAND]
@@ -87,7 +85,7 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
     for row, past in zip(subject.rows, subject.pasts, strict=True):
         yield from _on_gpu(paper, row, past, subject)
     yield []
-    yield from paper.facts(_facts(subject.rows[0]))
+    yield from paper.facts(_facts(paper, subject.rows[0]))
     yield from title("CUDA device names")
     yield from _named(paper, subject)
     yield from title("Origin")
@@ -102,19 +100,20 @@ def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]
         yield from paper.wrapped(process.command or "")
 
 
-def _facts(row: ProcessRow) -> Iterator[str]:
-    process = row.process
-    yield _STATES.get(process.state or "", f"state {COLUMNS['state'].text(row)}")
-    yield from _numbers(NUMBERS_ANYWHERE, row)
+def _facts(paper: Paper, row: ProcessRow) -> Iterator[str]:
+    process, value = row.process, paper.glyphs.value
+    yield _STATES.get(process.state or "", f"state {value(COLUMNS['state'].text(row))}")
+    yield from _numbers(paper, NUMBERS_ANYWHERE, row)
     if process.start_time is not None:
         yield f"started {date_time(process.start_time)}, {COLUMNS['age'].text(row)} ago"
 
 
-def _numbers(metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow) -> Iterator[str]:
+def _numbers(
+    paper: Paper, metrics: Mapping[str, Metric[ProcessRow]], row: ProcessRow
+) -> Iterator[str]:
     for id_, metric in metrics.items():
         if id_ not in _IN_WORDS:
-            unit = " B/s" if metric.unit == "B/s" else ""
-            yield f"{metric.label} {metric.text(row)}{unit}"
+            yield f"{metric.label} {paper.glyphs.value(metric.text(row))}"
 
 
 def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[StyledLine]:
@@ -127,7 +126,7 @@ def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[Styled
         "ssh from": origin.ssh_from,
         "container": _container(origin.container),
         "pod": origin.pod,
-        "Slurm": job and f"job {job}, step {origin.slurm_step or '-'}",
+        "Slurm": job and f"job {job}, step {origin.slurm_step or paper.glyphs.not_available}",
         "unit": origin.unit,
     }
     for label, text in facts.items():
@@ -154,7 +153,7 @@ def _container(container: Container | None) -> str | None:
 def _on_gpu(
     paper: Paper, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
 ) -> Iterator[StyledLine]:
-    facts = _numbers(NUMBERS_ON_GPU, row)
+    facts = _numbers(paper, NUMBERS_ON_GPU, row)
     name, gpu = row.cuda or "", f"GPU {COLUMNS['gpu'].text(row)}"
     yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
     for words in _words(row, subject):
@@ -328,7 +327,7 @@ def _children(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     yield [(f"  {'PID':>7}  {'TIME':>6}  {'GPU':<9}  COMMAND", "quiet")]
     for child in detail.children:
         indices = sorted(gpus.get(child.process, ()))
-        on = ",".join(map(str, indices)) or MISSING
+        on = ",".join(map(str, indices)) or paper.glyphs.not_available
         age = duration(None if now is None else now - child.start_time)
         yield [(f"  {child.process.pid:>7}  {age:>6}  {on:<9}  {child.command}", "text")]
     more = detail.children_count - len(detail.children)

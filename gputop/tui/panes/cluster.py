@@ -14,8 +14,8 @@ from gputop.tui.panes.hosts import Facts
 from gputop.tui.panes.lines import Lines, Piece
 from gputop.tui.themes import LEVEL_ROLES
 
-_SHARES = ("10% of GPUs below", "half below", "90% below")
-"""The labels of the quantiles, in the order of `Cluster.quantiles`."""
+_QUANTILES = ("10th percentile ", "median ", "90th ")
+"""The words before `Cluster.quantiles`, in their order."""
 MODELS = 3
 """The most lines that models take."""
 _BAR = 12
@@ -61,7 +61,8 @@ class ClusterNote(Lines):
 
 
 class ClusterSums(Lines):
-    """A line for each of the most frequent models, and one for the utilization of all GPUs."""
+    """A line for each of the most frequent models, one for the utilization of all GPUs, and one if
+    no host has a free GPU."""
 
     def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -74,16 +75,21 @@ class ClusterSums(Lines):
 
     @property
     def wanted(self) -> int:
-        """The number of lines that there are to show."""
-        cluster = self._state.cluster
-        return 0 if cluster is None else min(MODELS, len(cluster.models)) + 1
+        """How many lines there are to show."""
+        return len(self._lines())
 
     def pieces(self, y: int) -> Iterable[Piece]:
+        lines = self._lines()
+        return lines[y] if y < len(lines) else ()
+
+    def _lines(self) -> list[list[Piece]]:
         cluster = self._state.cluster
         if cluster is None:
-            return ()
-        lines = [*self._models(cluster.models), self._quantiles(cluster)]
-        return lines[y] if y < len(lines) else ()
+            return []
+        lines = [*self._models(cluster.models), self._utilization(cluster)]
+        if cluster.free == 0:
+            lines.append([(" no host has a free GPU", "notice")])
+        return lines
 
     def _models(self, models: Sequence[ModelCount]) -> Iterable[list[Piece]]:
         shown = models if len(models) <= MODELS else models[: MODELS - 1]
@@ -107,14 +113,14 @@ class ClusterSums(Lines):
         return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
                 (words, _free_role(free))]  # fmt: skip
 
-    def _quantiles(self, cluster: Cluster) -> list[Piece]:
-        line: list[Piece] = [(" utilization: ", "quiet")]
-        for number, label in enumerate(_SHARES):
-            now = None if cluster.quantiles is None else cluster.quantiles[number]
-            text = self.glyphs.not_available if now is None else f"{percent(now)}%"
-            role = "quiet" if now is None else load_role(now, self._thresholds)
-            line += [(f"{', ' if number else ''}{label} ", "quiet"), (text, role)]
-        return line
+    def _utilization(self, cluster: Cluster) -> list[Piece]:
+        pieces: list[Piece] = [(" utilization: ", "quiet")]
+        if cluster.quantiles is None:
+            return [*pieces, (self.glyphs.not_available, "quiet")]
+        for number, (words, share) in enumerate(zip(_QUANTILES, cluster.quantiles, strict=True)):
+            pieces.append((f"{', ' if number else ''}{words}", "quiet"))
+            pieces.append((f"{percent(share)}%", load_role(share, self._thresholds)))
+        return pieces
 
 
 def _free_role(free: int | None) -> str:
@@ -146,7 +152,7 @@ class NodeColumns:
         return f"{Lines.glyphs.warning} down: its exporter does not answer", "alarm"
 
     def _free(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        total = (f"/{MISSING if node.gpus is None else node.gpus}", "quiet")
+        total = f"/{Lines.glyphs.not_available if node.gpus is None else node.gpus}", "quiet"
         if node.free is None:
             return [(Lines.glyphs.not_available, "quiet"), total]
         return [(f"{node.free}", "good" if node.free else "text"), total]

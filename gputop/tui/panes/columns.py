@@ -87,17 +87,25 @@ def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> t
 
 
 def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:
-    """Return the labels of the columns, with a mark on the one that rows are sorted by."""
-    pieces: list[Piece] = []
+    """Return a blank for the sign before a row, then the labels of the columns. The label of the
+    column that rows are sorted by has a mark beside it, in the gap if need be: no label moves."""
+    line, begin, end, left = " ", 0, 0, False
     for column, width in fitted:
-        if pieces:
-            pieces.append((" " * gap, "quiet"))
-        sorting = column.id == marked
-        label = f"{column.label}{mark}" if sorting else column.label
-        pieces.extend(
-            crop_or_pad([(label, "heading" if sorting else "quiet")], width, "", column.left)
-        )
-    return pieces
+        label, at = column.label[:width], len(line)
+        line += (label.ljust(width) if column.left else label.rjust(width)) + " " * gap
+        if column.id == marked:
+            left = column.left
+            begin = at if left else at + width - len(label)
+            end = begin + len(label)
+    if mark and end:
+        # Between two labels that are one cell apart, it would seem to be that of the other.
+        before = not left and line[max(0, begin - 2) : begin].isspace()
+        sign = begin - 1 if before else end
+        line = line[:sign] + mark + line[sign + 1 :]
+        begin, end = min(begin, sign), max(end, sign + 1)
+    rest = line[end : max(end, len(line) - gap)]
+    parts = (line[:begin], "quiet"), (line[begin:end], "heading"), (rest, "quiet")
+    return [part for part in parts if part[0]]
 
 
 def column_at(fitted: Fitted[R], x: int, gap: int) -> str | None:

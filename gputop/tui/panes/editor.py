@@ -82,10 +82,11 @@ class ValueInput(Editor):
         return offer if self.has_focus and self.cursor_at_end and text == self.value else None
 
     def invite(self) -> None:
-        """Open the editor and put the cursor at the end, for a user who wants to type."""
+        """Open the editor for a user who wants to type: that replaces the value, and an arrow key
+        keeps it."""
         self.is_open = self._invited = True
         self.focus()
-        self.cursor_position = len(self.value)
+        self.select_all()
 
     def show_state(self) -> None:
         """Show the text of the query, which other screens may have changed, and the offer."""

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from gputop.model.processes.filter import FilterError
 from gputop.tui.panes.editor import Editor
-from gputop.tui.panes.heading import KeyLine
+from gputop.tui.panes.heading import KeyLabel
 from gputop.tui.panes.lines import Lines, Piece
 
 
@@ -62,7 +62,7 @@ class FilterLine(Horizontal):
         self._apply, self._on_close = apply, closed
 
     def compose(self) -> ComposeResult:
-        yield KeyLine([("/", "filter")], id="filter-label")
+        yield KeyLabel("/", "filter", id="filter-label")
         yield FilterInput("", max_length=1024, id="filter")
         yield FilterNote()
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from gputop.model.fleet.fleet import FleetTotals
+from gputop.model.fleet.fleet import Fleet, FleetTotals
 from gputop.model.fleet.host_row import HostRow
-from gputop.model.fleet.host_summary import LampKind
-from gputop.model.machine.text import GIB, MISSING, counted, duration, percent
+from gputop.model.fleet.host_summary import LAMPS, LampKind
+from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.text import GIB, MISSING, counted, duration, percent, size
 from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column
-from gputop.tui.panes.gpu_cells import load_role, value
+from gputop.tui.panes.gpu_cells import load_role, percent_piece, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
-from gputop.tui.panes.lines import Lines, Piece, width_of
-from gputop.tui.panes.process_columns import ProcessColumns
+from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+from gputop.tui.panes.process_columns import RANKS, ProcessColumns
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.themes import LEVEL_ROLES
 
@@ -25,17 +26,25 @@ _ROLES: dict[LampKind, str] = {
     "free": "good", "used": "load", "idle": "notice", "hung": "alarm", "sick": "alarm",
     "unknown": "quiet",
 }  # fmt: skip
-_COLUMNS = ("host", "gpu", "user", "gpu_memory", "sm_utilization", "idle_for", "pid")
-_WIDE_ONLY = ("cpu", "age")
-_WIDE = 100
-"""From this width on, in cells, there is room for the columns above."""
+_RANKS = {"host": 0, **RANKS, "user": 1, "gpu_memory": 2, "pid": 3}
+del _RANKS["cuda"]  # it would be worked out for every host every second
+_BESIDE = 120
+"""From this width on, in cells, the legend stands beside the free GPUs, otherwise below."""
+_WIDE = 150
+"""From this width on, in cells, there is room for what is the same on most hosts."""
+_LONGEST_MODEL = 16
 
 
-def fleet_facts(totals: FleetTotals, is_demo: bool) -> Facts:
-    """Yield the known facts of a fleet, the most important first."""
+def fleet_facts(totals: FleetTotals, shown: int, is_demo: bool) -> Facts:
+    """Yield the known facts of a fleet, the most important first; `shown`: how many of its hosts
+    the filter leaves."""
     hosts, seen = totals.hosts, totals.seen
+    of = "" if shown == hosts else f"{shown} of "
     demo: list[Piece] = [("DEMO  ", "notice")] if is_demo else []
-    yield [*demo, (counted(hosts, "host") + (f", {seen} seen" if seen < hosts else ""), "text")]
+    yield [
+        *demo,
+        (of + counted(hosts, "host") + (f", {seen} seen" if seen < hosts else ""), "text"),
+    ]
     if totals.alarms:
         yield [(counted(totals.alarms, "alarm"), "alarm")]
     if not seen:
@@ -49,7 +58,8 @@ def fleet_facts(totals: FleetTotals, is_demo: bool) -> Facts:
 
 
 class FreeLine(Lines):
-    """The free GPUs as `host:index`, as many as fit."""
+    """The free GPUs as `host:index`, as many as fit, and what the lamps mean: beside them if there
+    is room, otherwise in a second line."""
 
     _free: Sequence[tuple[str, str]] = ()
     _is_known = False
@@ -60,11 +70,28 @@ class FreeLine(Lines):
         self._free, self._is_known = free, is_known
         self.repaint_changed()
 
+    def wanted(self, width: int) -> int:
+        """Return how many lines it takes at this width, in cells."""
+        return 1 if width >= _BESIDE else 2
+
     def pieces(self, y: int) -> Iterable[Piece]:
-        pieces: list[Piece] = [(" free  ", "quiet")]
+        legend, width = [piece for kind in LAMPS for piece in self._lamp(kind)], self.size.width
+        if y:
+            return [(" ", "text"), *legend]
+        if width < _BESIDE:
+            return self._hosts(width)
+        return spread([*self._hosts(width - width_of(legend) - 1)], legend, width)
+
+    def _lamp(self, kind: LampKind) -> list[Piece]:
+        return [(lamp_sign(kind, self.glyphs), _ROLES[kind]), (f" {kind}  ", "quiet")]
+
+    def _hosts(self, room: int) -> Iterable[Piece]:
+        """Return the hosts with free GPUs, as many as there is room for, in cells."""
         if not self._free:
-            return [*pieces, ("none" if self._is_known else "unknown", "text")]
-        room = self.size.width - width_of(pieces)
+            words = "no host has a free GPU" if self._is_known else "free  unknown"
+            return [(f" {words}", "quiet")]
+        pieces: list[Piece] = [(" free  ", "quiet")]
+        room -= width_of(pieces)
         for number, (host, indices) in enumerate(self._free):
             left = len(self._free) - number - 1
             more = f"+{counted(left, 'host')}" if left else ""
@@ -102,22 +129,32 @@ class FleetColumns:
         mark = f"{Lines.glyphs.warning} " if row.level == "error" else ""
         return f"{mark}{Lines.glyphs.text(row.remark)}", LEVEL_ROLES[row.level]
 
-    def of(self, rows: Sequence[HostRow]) -> list[Column[HostRow]]:
-        """Return the columns for these rows."""
+    def of(self, rows: Sequence[HostRow], width: int) -> list[Column[HostRow]]:
+        """Return the columns for these rows on a screen of `width` cells."""
         most = max((len(row.summary.lamps) for row in rows if row.summary), default=0)
         lamps = min(max(_LEAST_LAMPS, most), _MOST_LAMPS)
+        model = min(_LONGEST_MODEL, max((len(_model(row)) for row in rows), default=0))
+        model = max(len("MODEL"), model)
+        driver = max([len("DRIVER"), *(len(_driver(row)) for row in rows)])
         columns = [
             Column("gpus", "GPUS", lamps, max(lamps, most), 0, self._lamps, left=True),
             Column("free", "FREE", 5, 5, 1, self._free),
+            Column("model", "MODEL", min(model, 8), model, 5, self._model, left=True),
+            Column("utilization", "UTIL", 4, 4, 3, self._utilization),
+            Column("gpu_memory", "MEM-FREE", 8, 8, 4, self._memory_free),
             Column("who", "WHO", 10, 28, 2, self._who, left=True),
-            Column("cpu", "CPU", 4, 4, 4, self._cpu),
-            Column("memory", "RAM", 9, 9, 5, self._memory),
-            Column("age", "AGE", 4, 4, 3, self._age),
-            Column("round_trip", "RTT", 6, 6, 6, self._round_trip),
+            Column("cpu", "CPU", 4, 4, 7, self._cpu),
+            Column("memory", "RAM", 9, 9, 8, self._memory),
+            Column("driver", "DRIVER", driver, driver, 10, self._driver, left=True),
+            Column("age", "AGE", 4, 4, 6, self._age),
+            Column("round_trip", "RTT", 6, 6, 9, self._round_trip),
             Column("remark", "ATTENTION", 12, 24, 1, self._remark, left=True),
         ]
-        are_remote = any(row.link.round_trip is not None for row in rows)
-        return [column for column in columns if are_remote or column.id != "round_trip"]
+        if width < _WIDE:
+            columns = [column for column in columns if column.id != "driver"]
+        if all(row.link.round_trip is None for row in rows):
+            columns = [column for column in columns if column.id != "round_trip"]
+        return columns
 
     def _lamps(self, row: HostRow, width: int) -> Sequence[Piece]:
         lamps = row.summary.lamps if row.summary else ()
@@ -134,6 +171,21 @@ class FleetColumns:
 
     def _who(self, row: HostRow, width: int) -> Sequence[Piece]:
         return names(row.summary.users if row.summary else (), 0, width, Lines.glyphs)
+
+    def _model(self, row: HostRow, width: int) -> Sequence[Piece]:
+        return [value(Lines.glyphs.text(_model(row)), Lines.glyphs)]
+
+    def _driver(self, row: HostRow, width: int) -> Sequence[Piece]:
+        return [value(Lines.glyphs.text(_driver(row)), Lines.glyphs, "quiet")]
+
+    def _utilization(self, row: HostRow, width: int) -> Sequence[Piece]:
+        share = row.summary.utilization if row.summary else None
+        role = "quiet" if share is None else load_role(share, self._thresholds)
+        return [percent_piece(share, Lines.glyphs, "quiet" if row.late else role)]
+
+    def _memory_free(self, row: HostRow, width: int) -> Sequence[Piece]:
+        free = row.summary.memory_free if row.summary else None
+        return [value(size(free), Lines.glyphs, "quiet" if row.late else "text")]
 
     def _cpu(self, row: HostRow, width: int) -> Sequence[Piece]:
         share = row.summary.frame.host.cpu if row.summary else None
@@ -165,20 +217,40 @@ class FleetColumns:
         return [(f"{mark}{Lines.glyphs.text(row.remark)}", LEVEL_ROLES[row.level])]
 
 
+def _model(row: HostRow) -> str:
+    """Return the model of a host's GPUs, and how many others there are."""
+    models = row.summary.models if row.summary else ()
+    return f"{models[0]} +{len(models) - 1}" if len(models) > 1 else "".join(models) or MISSING
+
+
+def _driver(row: HostRow) -> str:
+    version = row.summary.frame.driver_version if row.summary else None
+    return version or MISSING
+
+
 class FleetProcesses(ProcessTable):
     """The processes of all hosts, with the host in the first column. To act on one, the user opens
     the screen of its machine."""
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(settings, "host", id=id)
-        self._cells = ProcessColumns((*_COLUMNS, *_WIDE_ONLY))
+        self._cells = ProcessColumns((), _RANKS)
+        self._frames: dict[str | None, Frame] = {}
 
-    def on_resize(self) -> None:
-        more = _WIDE_ONLY if self.size.width >= _WIDE else ()
-        self._cells.chosen = (*_COLUMNS, *more)
-        super().on_resize()
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Show the processes of all hosts."""
+        self._frames = {row.host: row.summary.frame for row in fleet.rows if row.summary}
+        self.listing.show_rows(fleet.processes)
+
+    @property
+    def chosen(self) -> tuple[str, ProcessKey] | None:
+        """The host and the key of the process under the cursor; None for a group."""
+        row = self.selected
+        if row is None or row.host is None:
+            return None
+        return row.host, self._frames[row.host].key(row.process)
 
     def empty(self) -> Iterable[Piece]:
         if self.listing.every:
             return super().empty()
-        return [("  no process on the GPUs that are seen", "quiet")]
+        return [("  no processes on the GPUs that gputop sees", "quiet")]

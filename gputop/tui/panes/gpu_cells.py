@@ -13,7 +13,7 @@ from gputop.settings import Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, width_of
 
-_NOTABLE = ("waiting for input", "tensor unused")
+_NOTABLE = ("tensor unused",)
 _LEAST_BAR = 4
 """The least width of a bar, in cells: a shorter one says less than its number."""
 
@@ -29,6 +29,11 @@ class GpuLine(NamedTuple):
     @property
     def subject(self) -> Gpu | MigDevice:
         return self.device or self.gpu
+
+    @property
+    def part(self) -> tuple[str, tuple[int, int] | None]:
+        """The key of the GPU, and the `instance_ids` of the MIG device or None."""
+        return self.gpu.key, None if self.device is None else self.device.instance_ids
 
     @property
     def key(self) -> Hashable:
@@ -50,7 +55,7 @@ def lines_of(frame: Frame) -> list[GpuLine]:
 
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:
     """Return a value; an unknown one (MISSING) becomes a quiet sign."""
-    return (glyphs.not_available, "quiet") if text == MISSING else (text, role)
+    return glyphs.value(text), "quiet" if text == MISSING else role
 
 
 def load_role(share: float, thresholds: Thresholds) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from gputop.model.health.activity import BY_UTILIZATION
 from gputop.model.health.throttle import word as throttle_word
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, mig_number
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
 from gputop.model.metrics.gpu import GPU
@@ -22,6 +22,7 @@ from gputop.tui.panes import gpu_cells
 from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit, row
 from gputop.tui.panes.gpu_cells import (
     GpuLine,
+    lines_of,
     load_role,
     load_share,
     metered,
@@ -49,11 +50,18 @@ class GpuColumns:
     """The cells of the GPUs of one frame, and of their MIG devices: `fit` before `row`."""
 
     def __init__(
-        self, frame: Frame, history: ShortHistory, settings: Session, glyphs: GlyphSet
-    ) -> None:
-        """`history` is what the last column shows."""
+        self, frame: Frame, history: ShortHistory, settings: Session, glyphs: GlyphSet,
+        was_full: Collection[Hashable] = (),
+    ) -> None:  # fmt: skip
+        """`history` is what the last column shows; `was_full`: `full` of the frame before."""
         self._frame, self._history, self._glyphs = frame, history, glyphs
         self._thresholds = settings.thresholds
+        shares = {line.key: used_share(line.subject) for line in lines_of(frame)}
+        self.full = {
+            key for key, share in shares.items()
+            if share is not None and summary.is_full(share, key in was_full, self._thresholds.full)
+        }  # fmt: skip
+        """The keys of the GPUs and MIG devices whose memory is full."""
         self._occupants = Occupants(frame, settings.processes.idle_after, glyphs)
         self._columns: Fitted[GpuLine] = []
         self._width = self._gap = 0
@@ -105,7 +113,8 @@ class GpuColumns:
 
     def _identity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
         divided = any(gpu.mig for gpu in gpus)
-        index = 5 if divided else 3
+        numbers = [mig_number(gpu.index, d.gi, d.ci) for gpu in gpus for d in gpu.mig or ()]
+        index = max([3, *map(len, numbers)])
         longest = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
         name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, longest))
         frame = self._frame
@@ -179,7 +188,10 @@ class GpuColumns:
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is not None:
-            return [(f"{line.device.gi}/{line.device.ci}", "quiet")]
+            free = self._occupants.is_free(line)
+            return [
+                (mig_number(line.gpu.index, *line.device.instance_ids), "good" if free else "quiet")
+            ]
         return [(f"{line.gpu.index}", "good" if self._occupants.is_free(line) else "text")]
 
     def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:
@@ -198,7 +210,7 @@ class GpuColumns:
         number = gpu_cells.memory_pieces(line.subject, role, self._glyphs)
         if line.device is None and is_unified(line.gpu) and line.gpu.memory_total is None:
             number = [("unified", "quiet")]
-        if share is not None and share >= self._thresholds.full:
+        if line.key in self.full:
             number = [(number[0][0], "notice"), *number[1:]]
         return metered(share, role, number, width, _MEMORY, self._glyphs)
 

@@ -40,12 +40,12 @@ class Occupants:
         return self._free[line.key]
 
     def who(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        """Return who is on a GPU or a MIG device, how long it has been idle or silent, and what is
-        wrong; there is always room for an alarm."""
+        """Return who is on a GPU or a MIG device, how long it has been idle or silent, and at the
+        right what is wrong; there is always room for an alarm."""
         gpu = line.gpu
-        mark = self._mark(gpu) if line.device is None and not silence(gpu) else None
+        mark = self._mark(gpu) if line.device is None else None
         room = width
-        if mark is not None and mark[1] == "alarm":
+        if mark is not None and mark[1] == "alarm" and gpu.state != "silent":
             room -= width_of([mark]) + 1
         since = self._since(line)
         if room - width_of(since) < _LEAST_NAME:
@@ -61,8 +61,9 @@ class Occupants:
             pieces = [self._nobody(line)]
             if not self.is_free(line) and width_of([*pieces, *since]) <= room:
                 pieces += since
-        if mark is not None and width_of(pieces) + width_of([mark]) < width:
-            pieces += [(" " if pieces else "", "text"), mark]
+        spare = width - width_of(pieces) - width_of([mark] if mark else [])
+        if mark is not None and spare >= bool(pieces):
+            pieces += [(" " * spare, "text"), mark]
         return pieces
 
     def sentence(self, gpu: Gpu, width: int) -> Sequence[Piece]:
@@ -71,9 +72,6 @@ class Occupants:
         sentences = silence(gpu)
         if not sentences:
             return ()
-        mark = self._mark(gpu) if gpu.state == "lost" else None
-        if mark is not None:
-            return [(f"{mark[0]} {sentences[0]}", "alarm")]
         sign = f"{self._glyphs.stale} " if gpu.is_overdue else ""
         fitting = [text for text in sentences if len(sign) + len(text) <= width]
         return [(f"{sign}{[*fitting, sentences[-1]][0]}", "alarm")]
@@ -96,9 +94,9 @@ class Occupants:
     def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
         """Return who has reserved the GPU but is not on it, in the longest words that fit. After
         the names of `others`, who are on it, the name is never cut, but may be left out."""
-        if line.device is not None:
-            return []
         reservation = summary.pending_reservation(self._frame, line.gpu)
+        if line.device is not None:
+            reservation = None if others else line.device.reservation
         if reservation is None:
             return []
         user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)

@@ -28,9 +28,10 @@ class GpuPane(ColumnTable[GpuLine]):
 
     @dataclass
     class Chosen(Message):
-        """Posted when the user opens the page of a GPU."""
+        """Posted when the user opens the page of a GPU or MIG device."""
 
-        key: str
+        part: tuple[str, tuple[int, int] | None]
+        """As `GpuLine.part`."""
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -43,13 +44,14 @@ class GpuPane(ColumnTable[GpuLine]):
 
     def show_frame(self, frame: Frame, history: History) -> None:
         self._history.show(frame, history, self.glyphs)
-        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs)
+        full = self._cells.full if self._cells else ()
+        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs, full)
         self.fit()
         lines = lines_of(frame)
         self.show(lines, [line.key for line in lines])
 
     def open_row(self, line: GpuLine) -> None:
-        self.post_message(self.Chosen(line.gpu.key))
+        self.post_message(self.Chosen(line.part))
 
     @property
     def history_id(self) -> str:

@@ -8,11 +8,12 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 
 from gputop.model.health.findings import in_alarm
-from gputop.model.health.free import count_of_free
+from gputop.model.health.free import count_of_free, free_words
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import GIB, MISSING, clock, counted, duration, percent
+from gputop.model.machine.text import GIB, clock, counted, duration, percent
 from gputop.settings import Thresholds
+from gputop.tui.key_names import names_of, with_arrows
 from gputop.tui.panes.columns import cut
 from gputop.tui.panes.gpu_cells import bar, load_role
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
@@ -65,6 +66,8 @@ class Heading(HeadingLine):
 
     waiting = "waiting for the driver"
     """Shown until there is a frame."""
+    as_root = False
+    """Whether the user may signal every process of the machine."""
     news = ""
     """Shown after the note: what the user has waited for."""
 
@@ -101,8 +104,13 @@ class Heading(HeadingLine):
             # A machine's own name for itself may also be that of another machine.
             host = self.glyphs.text(frame.host.requested_name or frame.host.name)
             left.append((cut(host, max(12, self.size.width // 3), self.glyphs.ellipsis), "text"))
-        versions = f"driver {frame.driver_version or MISSING}"
-        versions += f" {self.glyphs.separator} CUDA {frame.cuda_version or MISSING}  "
+        if self.as_root and not frame.demo and not getattr(self.app, "instant", ""):
+            left.append((" as root", "notice"))
+        driver, cuda = (
+            version or self.glyphs.not_available
+            for version in (frame.driver_version, frame.cuda_version)
+        )
+        versions = f"driver {driver} {self.glyphs.separator} CUDA {cuda}  "
         return self.filled(left, self._facts(frame), versions, right, spare=1)
 
     def _when(self, frame: Frame | None) -> list[Piece]:
@@ -126,14 +134,14 @@ class Heading(HeadingLine):
         between: Piece = (f" {self.glyphs.separator} ", "quiet")
         if alarms := len(in_alarm(frame)):
             yield [between, (f"{counted(alarms, 'alarm')} (H)", "alarm")]
-        total, free = len(frame.gpus), count_of_free(frame)
-        role = "good" if free else "text"
-        if free is None:
+        total, free = len(frame.gpus), free_words(frame)
+        role = "text" if all(words.startswith("0 ") for words in free) else "good"
+        if not free:
             yield [between, (counted(total, "GPU"), "text")]
-        elif self.size.width < _NARROW:
-            yield [between, (f"{free} of {total} free", role)]
+        elif self.size.width < _NARROW and free == [f"{count_of_free(frame)} free"]:
+            yield [between, (f"{count_of_free(frame)} of {total} free", role)]
         else:
-            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (f"{free} free", role)]
+            yield [between, (f"{counted(total, 'GPU')}, ", "text"), (", ".join(free), role)]
         yield [between, (summary.count_of_users(frame), "text")]
         host = frame.host
         if host.cpu is not None:
@@ -193,10 +201,24 @@ def works(node: DOMNode, binding: Binding) -> bool:
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
     return [
-        (binding.key_display or binding.key.partition(",")[0], binding.description.lower())
+        (
+            binding.key_display or names_of(binding.key.split(","), Lines.glyphs, room=0),
+            binding.description.lower(),
+        )
         for binding in bindings
         if isinstance(binding, Binding) and binding.show
     ]
+
+
+class KeyLabel(Lines):
+    """A key and what it is for, before the field that it has opened."""
+
+    def __init__(self, key: str, word: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._key, self._word = key, word
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        return [(" ", "text"), (self._key, "key"), (f" {self._word}  ", "quiet")]
 
 
 class KeyLine(Lines):
@@ -207,18 +229,21 @@ class KeyLine(Lines):
         keys: Iterable[tuple[str, str]],
         needed: Collection[str] = (),
         *,
+        with_notes: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`needed` are words that stay on a narrow screen when others give way."""
+        """`needed` are words that stay on a narrow screen when others give way; `with_notes`: it
+        begins with the passing note, as the last line of a screen does."""
         super().__init__(id=id)
-        self._keys, self._needed = list(keys), needed
+        self._needed, self._with_notes = needed, with_notes
+        self.show(keys)
 
     def on_mount(self) -> None:
-        if hasattr(self.app, "note"):
+        if self._with_notes and hasattr(self.app, "note"):
             self.watch(self.app, "note", lambda: self.repaint_changed())
 
     def show(self, keys: Iterable[tuple[str, str]]) -> None:
-        self._keys = list(keys)
+        self._keys = [(with_arrows(key, self.glyphs), word) for key, word in keys]
         self.repaint_changed()
 
     def pieces(self, y: int) -> Iterable[Piece]:
@@ -240,12 +265,15 @@ class KeyLine(Lines):
         return [self._keys[number] for number in sorted(fitting)]
 
     def _state(self) -> list[Piece]:
-        note = getattr(self.app, "note", "")
+        note = getattr(self.app, "note", "") if self._with_notes else ""
         return [(" ", "text"), (f"{note}  " if note else "", "notice")]
 
 
 class PageKeys(KeyLine):
     """The keys of a page, which has no heading to say that it is paused."""
+
+    def __init__(self, keys: Iterable[tuple[str, str]], *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(keys, with_notes=True, id=id)
 
     def on_mount(self) -> None:
         watch_status(self)

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from gputop.tui.glyphs import UNICODE, GlyphSet
 from gputop.tui.terminal import drawing
 from gputop.tui.terminal.key_queue import KeyBindingsOnly
-from gputop.tui.themes import MORE_USERS, ROLES
+from gputop.tui.themes import ROLES, USER_ROLES
 
 Piece = tuple[str, str]
 """Text that is harmless to print, and its role: one of `themes.ROLES`, `text` or `cursor`."""
@@ -49,9 +49,9 @@ class Lines(KeyBindingsOnly):
     """
         + "\n".join(f"Lines .lines--{role} {{ color: $gp-{role}; }}" for role in ROLES)
         + "\n".join(
-            f"Lines .lines--{role} {{ text-style: $gp-more-users; }}"
+            f"Lines .lines--{role} {{ text-style: $gp-{role}-style; }}"
             f" Lines:nocolor .lines--{role} {{ text-style: none; }}"
-            for role in MORE_USERS
+            for role in USER_ROLES
         )
         + """
     Lines .lines--heading { text-style: bold; }

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
+from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.messages import Note
 from gputop.tui.panes.columns import crop_or_pad
@@ -165,8 +166,8 @@ class MappingControl:
     def verify(self) -> None:
         """Ask the driver what the variables mean."""
         probe = self.state.probe()
-        if probe is None:
-            self._say(self.state.note)
+        if isinstance(probe, str):
+            self._say(probe)
         else:
             self._request(probe)
             self._show()
@@ -179,8 +180,12 @@ class MappingControl:
         self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
 
     def _say(self, note: str) -> None:
-        self._screen.post_message(Note(note, self._show_note))
+        """Say it below the mapping, which stays in sight."""
+        self._screen.post_message(Note(printable(note), among_keys=True))
 
-    def _show_note(self, words: str) -> None:
-        self.state.note = words
+    def drop(self) -> bool:
+        """Return to the variables that gputop was started with; return whether others were asked
+        about. The editor's arrow keys bring what was typed back."""
+        was_other = self.state.return_to_own()
         self._show()
+        return was_other

@@ -28,7 +28,6 @@ from gputop.tui.panes.mapping_text import (
 from gputop.tui.panes.paper import Paper
 from gputop.tui.themes import LEVEL_ROLES
 
-_LITTLE_FREE = 0.05
 _WIDE = 100
 """From this width on, in cells, there is room for bus ids."""
 
@@ -46,8 +45,7 @@ def occupancy(
     own = state.followed.mapping.on if state.followed else ()
     also = "also " if verb and device.index in own else ""
     users = f"{also}{verb}{glyphs.text(' '.join(who))}" if who else ""
-    total, left = usage.memory_total, inventory.usage_of(device).memory_free
-    if total and left is not None and left < total * _LITTLE_FREE:
+    if inventory.usage_of(device).is_full:
         return unused, (f"{glyphs.warning} full{': ' * bool(users)}{users}", "alarm")
     if users or frame is None or device.index in own:
         return unused, (users, "notice")
@@ -72,9 +70,6 @@ def mapping_line(state: MappingState, paper: Paper) -> Sequence[Piece]:
     glyphs, width = paper.glyphs, paper.width
     rule = glyphs.rule
     fill = (rule, "quiet")
-    if state.note:
-        words = cut(glyphs.text(printable(state.note)), width - 4, glyphs.ellipsis)
-        return spread([(f"{rule} ", "track"), (words, "notice"), (" ", "track")], [], width, fill)
     name = cut(glyphs.text(variable(state)), width * 3 // 5, glyphs.ellipsis)
     left: StyledLine = [(f"{rule} ", "track"), (f"{name}: ", "heading"), *_names(state, glyphs)]
     if state.mapping.order is not None:
@@ -104,7 +99,7 @@ def _names(state: MappingState, glyphs: GlyphSet) -> StyledLine:
     if state.frame is None:
         return []
     if mapping.visible is None:
-        return [("which GPUs cannot be told" if mapping.count is None else
+        return [("unknown which GPUs" if mapping.count is None else
                  f"{mapping.count} visible", "text")]  # fmt: skip
     if not mapping.visible:
         return [("no GPU is visible", "alarm")]
@@ -169,14 +164,14 @@ def _device(state: MappingState, paper: Paper, k: int, device: CudaDevice) -> St
 
 
 def shell_line(state: MappingState, paper: Paper, span: tuple[int, int, int]) -> Sequence[Piece]:
-    """Return the line for a shell, or a note in its place. `span`: the first and the last line of
-    the result in sight, counted from 1, and how many there are."""
-    note, export = state.note, state.export
-    whole = paper.glyphs.text(printable(note or export or state.why_no_export))
+    """Return the line for a shell, or why there is none. `span`: the first and the last line of the
+    result in sight, counted from 1, and how many there are."""
+    export = state.export
+    whole = paper.glyphs.text(printable(export or state.why_no_export))
     text = cut(whole, paper.width - 2, paper.glyphs.ellipsis)
     first, last, count = span
     more = f" {first}-{last} of {count} " if last - first + 1 < count else ""
-    left = [("  ", "text"), (text, "notice" if note or not export else "key")]
+    left = [("  ", "text"), (text, "key" if export else "notice")]
     return spread(left, [(more, "quiet")], paper.width)
 
 

@@ -57,7 +57,7 @@ class MappingResultView(Page, can_focus=False):
         return max(1, self.size.height - 1) if self.size.height else 0
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        is_short = self.size.height == 1 and not self._state.note
+        is_short = self.size.height == 1
         foot = min(len(self.text.lines), self.size.height - 1)
         if y == foot and not is_short:
             return shell_line(self._state, self.paper, self.text.span(self.visible_lines))

@@ -91,8 +91,6 @@ class MappingState:
         self.history = InputHistory()
         self.fields = dict.fromkeys(FIELDS, "")
         """The fields about what the program selects, as the user typed them."""
-        self.note = ""
-        """A note to show for a while."""
         self.frame: Frame | None = None
         self.moment: Moment = "now"
         self._advice: tuple[Finding, ...] = ()
@@ -103,7 +101,7 @@ class MappingState:
         """What the CUDA driver has answered about the current GPUs."""
         self._asked: Probe | None = None
         self._last: object = None
-        self._others: tuple[object, Frame, Inventory] | None = None
+        self._others: tuple[tuple[float, int], Frame, Inventory] | None = None
         self.result: MappingResult = mapping_result(self.query, self.inventory)
 
     @property
@@ -149,7 +147,8 @@ class MappingState:
         about = (self.frame.time, self.followed.pid)
         if self._others is None or self._others[0] != about:
             rest = without(self.frame, self.followed.pid)
-            taken = msgspec.structs.replace(self.inventory, usage=usage_of(rest))
+            before = self._others[2] if self._others and self._others[0][1] == about[1] else None
+            taken = msgspec.structs.replace(self.inventory, usage=usage_of(rest, before))
             self._others = about, rest, taken
         return self._others[1:]
 
@@ -170,7 +169,7 @@ class MappingState:
             self._frames.append(frame)
         self.frame = frame
         self._picks.clear()
-        before, self.inventory = self.inventory, frame_inventory(frame)
+        before, self.inventory = self.inventory, frame_inventory(frame, self.inventory)
         machine = (self.inventory.devices, self.inventory.driver_version)
         if machine != (before.devices, before.driver_version):
             self.probed = ()
@@ -203,24 +202,33 @@ class MappingState:
         index = _ORDERS.index(order) if order in _ORDERS else -1
         self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
 
-    def probe(self) -> Probe | None:
-        """Return what to ask the driver; None, with the reason in `note`, if it cannot be asked."""
+    def return_to_own(self) -> bool:
+        """Ask about the variables that gputop was started with; return whether others were asked
+        about."""
+        if self.query == self.own:
+            return False
+        if self.query.text is not None:
+            self.history.enter(self.query.text)
+        self.query, self.fields = self.own, dict.fromkeys(FIELDS, "")
+        self._work_out()
+        return True
+
+    def probe(self) -> Probe | str:
+        """Return what to ask the driver, or why it cannot be asked."""
         frame, probe = self.frame, self._probe
         if self.moment != "now":
-            self.note = _NOT_ASKED[self.moment]
-        elif self.followed:
-            self.note = "the driver can only be asked about a value: press m and type one"
-        elif self.result.unknown is not None:
-            self.note = "the driver can only be asked about a value that is known here"
-        elif frame is None or frame.demo:
-            self.note = "the demo has no driver to ask" if frame else "no GPU has answered yet"
-        elif not f"{probe.value}{probe.order}".isprintable():
-            self.note = "the driver can only be asked about printable text"
-        else:
-            is_known = answer_to(self.probed, probe.value, probe.order)
-            self._asked = None if is_known else probe
-            return probe
-        return None
+            return _NOT_ASKED[self.moment]
+        if self.followed:
+            return "the driver can only be asked about a value: press m and type one"
+        if self.result.unknown is not None:
+            return "the driver can only be asked about a value that is known here"
+        if frame is None or frame.demo:
+            return "the demo has no driver to ask" if frame else "no GPU has answered yet"
+        if not f"{probe.value}{probe.order}".isprintable():
+            return "the driver can only be asked about printable text"
+        is_known = answer_to(self.probed, probe.value, probe.order)
+        self._asked = None if is_known else probe
+        return probe
 
     def reset(self) -> None:
         """Forget the frames and the probes of an agent that is gone."""

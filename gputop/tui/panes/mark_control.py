@@ -30,7 +30,7 @@ class MarkControl:
     def attach(self) -> None:
         """Have the panes draw the marks; they must exist already."""
         self._gpus.is_marked = self._is_marked
-        self._processes.is_marked = lambda process: self._marks.has_process(process.pid)
+        self._processes.is_marked = lambda row: self._marks.has_process(row.process.pid)
 
     def toggle(self, frame: Frame, moment: Moment) -> None:
         """Mark or unmark the selected GPU, the selected process, or all processes of a group."""

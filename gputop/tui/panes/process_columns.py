@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from math import inf
 
 from gputop.model.machine.text import GIB, MISSING, duration, three_digits
 from gputop.model.metrics.metric import Metric
-from gputop.model.metrics.process import COLUMNS, NUMBERS_ON_GPU, PROCESS, ProcessRow
+from gputop.model.metrics.process import (
+    COLUMNS,
+    NUMBERS_ON_GPU,
+    PROCESS,
+    SOMETIMES,
+    ProcessRow,
+)
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
 from gputop.tui.glyphs import GlyphSet
@@ -15,10 +22,13 @@ from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit
 from gputop.tui.panes.lines import Piece
 from gputop.tui.themes import user_role
 
-_RANKS = {
+RANKS: Mapping[str, int] = {
     "gpu": 1, "cuda": 2, "pid": 0, "user": 2, "type": 7, "gpu_memory": 1, "sm_utilization": 3,
-    "idle_for": 3, "idle_memory": 2, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
+    "idle_for": 3, "cpu": 4, "rss": 6, "state": 8, "age": 5, "command": 1,
 }  # fmt: skip
+"""The usual columns in their order; where there is no room, the highest rank gives way first."""
+_OTHER_RANK = 2
+"""That of a column which only the rows of users have."""
 _OF_USERS = ("user", "gpu_memory", "idle_memory", "sm_utilization", "cpu", "rss", "age")
 _LEAST_COMMAND = 16
 _WIDE = 100
@@ -39,15 +49,20 @@ _OF_DRIVER = {*NUMBERS_ON_GPU, "idle_memory"}
 class ProcessColumns:
     """The cells of the process table; commands are short or whole, from character `shift` on."""
 
-    def __init__(self, chosen: tuple[str, ...]) -> None:
-        self.chosen = chosen
-        """Metric ids in the order of the columns; empty for the usual ones."""
+    def __init__(self, chosen: tuple[str, ...], ranks: Mapping[str, int] = RANKS) -> None:
+        """`ranks`: those of the usual columns, in their order."""
+        self._ranks, self.chosen = ranks, chosen
+        """Metric ids in the order of the columns, with `?` if they are shown only while they tell
+        something; empty for the usual ones."""
         self._latest = {"type": -inf, "state": -inf, "idle_for": -inf}
         """When each column that only sometimes has something to show last had it."""
         self._time = 0.0
         self._longest: dict[str, int] = {}
         """The length of the longest text, by metric id."""
         self._with_idle = False
+        self._groups: dict[Hashable, str] = {}
+        """The roles of GPU indices by row, where processes of one GPU are below each other: the
+        first stands out, and the others recede."""
         self.by_user = False
         """Whether the rows are users."""
         self.shift = 0
@@ -59,6 +74,8 @@ class ProcessColumns:
         self.show_rows([line.row for line in listing.every], time)
         self._longest |= _longest_sums(listing.rows)
         self.by_user = listing.view.shape == "users"
+        is_grouped = listing.view.shape == "flat" and listing.order[0] == "gpu"
+        self._groups = _group_roles(listing.rows) if is_grouped else {}
 
     def show_rows(self, rows: Sequence[ProcessRow], time: float) -> None:
         """Note which columns have something to show for these rows, at `time` in seconds, and how
@@ -72,39 +89,37 @@ class ProcessColumns:
         }
         self._latest.update({metric_id: time for metric_id in tells if tells[metric_id]})
 
-    def fitted(self, width: int, gap: int, marked: str, glyphs: GlyphSet) -> Fitted[ViewRow]:
-        """Return the columns that fit a width, some as wide as the longest text in them; the
-        column that rows are sorted by (`marked`) has room for its mark."""
+    def fitted(self, width: int, gap: int, glyphs: GlyphSet) -> Fitted[ViewRow]:
+        """Return the columns that fit a width, some as wide as the longest text in them."""
         self._glyphs, longest = glyphs, self._longest
         columns = [
-            self._column(
-                metric_id, max(metric.width, min(_LONGEST, longest.get(metric_id, 0))), marked
-            )
-            for metric_id, metric in self._wanted(width)
+            self._column(id_, max(metric.width, min(_LONGEST, longest.get(id_, 0))))
+            for id_, metric in self._wanted(width)
         ]
         fitted = fit(columns, max(1, width - 1), gap)
         self._with_idle = any(column.id == "idle_for" for column, _ in fitted)
         return fitted
 
     def _wanted(self, width: int) -> Iterator[tuple[str, Metric[ProcessRow]]]:
-        """Return the chosen columns at any width, or otherwise the usual ones that have something
-        to show. The command is always the last."""
-        since = {metric_id: self._time - updated for metric_id, updated in self._latest.items()}
-        usual = [
-            metric_id
-            for metric_id in PROCESS
-            if (width >= _WIDE or metric_id not in _WIDE_ONLY)
-            and 0 <= since.get(metric_id, 0) <= _TELLING
-        ]
-        for metric_id in _OF_USERS if self.by_user else self.chosen or usual:
-            if metric_id != "command":
+        """Return the chosen columns, or otherwise the usual ones; of those with a `?` the ones that
+        tell something. The command is always the last."""
+        usual = [f"{id_}?" if id_ in SOMETIMES else id_ for id_ in self._ranks]
+        for name in _OF_USERS if self.by_user else self.chosen or usual:
+            metric_id = name.removesuffix("?")
+            if metric_id != "command" and (metric_id == name or self._tells(metric_id, width)):
                 yield metric_id, COLUMNS[metric_id]
         yield "command", COLUMNS["command"]
 
+    def _tells(self, metric_id: str, width: int) -> bool:
+        """Return whether a column has something to show, or had of late, and there is room."""
+        since = self._time - self._latest.get(metric_id, self._time)
+        return (width >= _WIDE or metric_id not in _WIDE_ONLY) and 0 <= since <= _TELLING
+
     def _rank(self, metric_id: str) -> int:
         if self.by_user or not self.chosen:
-            return _RANKS[metric_id]
-        return 1 if metric_id == "command" else self.chosen.index(metric_id)
+            return self._ranks.get(metric_id, _OTHER_RANK)
+        ids = [name.removesuffix("?") for name in self.chosen]
+        return 1 if metric_id == "command" else ids.index(metric_id)
 
     def command(self, view_row: ViewRow) -> str:
         """Return the command in full, including what is scrolled out of sight."""
@@ -124,7 +139,7 @@ class ProcessColumns:
         shown = self._glyphs.text(text[self.shift :])
         return crop_or_pad([(shown, role)], width, self._glyphs.ellipsis, left=True)
 
-    def _column(self, metric_id: str, width: int, marked: str) -> Column[ViewRow]:
+    def _column(self, metric_id: str, width: int) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]
         draw: Callable[[ViewRow, int], Sequence[Piece]]
         label = metric.label
@@ -133,7 +148,7 @@ class ProcessColumns:
             label = "PROCESSES" if self.by_user else label
             label += f" from {self.shift}" if self.shift else ""
         else:
-            least = most = max(width, len(metric.label) + (metric_id == marked))
+            least = most = max(width, len(metric.label))
             draw = {"user": self._user, "idle_for": self._idle_for}.get(metric_id) or self._plain(
                 metric_id
             )
@@ -149,6 +164,8 @@ class ProcessColumns:
             is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
             gpu = view_row.row.gpu
             is_old = metric_id in _OF_DRIVER and gpu is not None and gpu.state != "answers"
+            if metric_id == "gpu":
+                return [(text, self._groups.get(view_row.key, "text"))]
             return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw
@@ -186,6 +203,16 @@ class ProcessColumns:
         if view_row.row.idle_memory:
             return [(duration(idle), "notice")]
         return [(duration(idle), "quiet")] if idle >= _LEAST_IDLE else []
+
+
+def _group_roles(lines: Iterable[ViewRow]) -> dict[Hashable, str]:
+    """Return the roles of GPU indices in groups of several rows."""
+    roles: dict[Hashable, str] = {}
+    for _, group in groupby(lines, key=lambda line: line.row.gpu and line.row.gpu.key):
+        first, *others = (line.key for line in group)
+        if others:
+            roles |= {first: "heading", **dict.fromkeys(others, "quiet")}
+    return roles
 
 
 def _longest(rows: Iterable[ProcessRow]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
-from gputop.model.machine.frame import Process
+from gputop.model.machine.frame import ProcessKey
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
@@ -54,7 +54,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         """Returns what the rule says of the pane above it; called whenever the rule is drawn."""
         self.arranged: Callable[[int], None] = lambda count: None
         """Called with the number of rows whenever they are arranged anew."""
-        self.is_marked: Callable[[Process], bool] = lambda process: False
+        self.is_marked: Callable[[ProcessRow], bool] = lambda row: False
         """Returns whether the user waits for the end of a process."""
         self._cells = ProcessColumns(settings.processes.columns)
 
@@ -79,6 +79,25 @@ class ProcessTable(ColumnTable[ViewRow]):
         if y == 1 and column is not None:
             self.post_message(self.HeadingClicked(column))
 
+    def next_user(self) -> None:
+        """Show a row for each user, with the cursor on the user's own; there, go to the next."""
+        if self.listing.view.shape != "users":
+            index = self.listing.show_users()
+        else:
+            index = self.cursor.index + self.cursor.is_there
+        if self._rows:
+            self._choose(index % len(self._rows))
+
+    def back(self) -> bool:
+        """Undo one step: the rows of users, the cursor, another view; return whether there was one
+        to undo."""
+        if self.listing.view.shape != "users" and self.current is not None:
+            return self.deselect()
+        was_any = self.listing.leave_view()
+        if not self.cursor.is_there:
+            self.cursor.drop()
+        return was_any
+
     def tag(self) -> None:
         """Tag or untag what is under the cursor, and go on to the next row."""
         self.select_first()
@@ -87,17 +106,25 @@ class ProcessTable(ColumnTable[ViewRow]):
             self.repaint_changed()
             self.action_move(1)
 
+    def tag_all(self) -> None:
+        """Tag all that is in view, or untag it."""
+        self.listing.tag_all()
+        self.repaint_changed()
+
     def untag(self) -> bool:
         """Remove all tags; return whether a process on a GPU had one."""
         were_any = self.listing.untag()
         self.repaint_changed()
         return were_any
 
-    def select_pid(self, pid: int) -> None:
-        """Select the process with that PID, or none."""
-        self.find_pid(str(pid))
-        if self.selected is None or self.selected.process.pid != pid:
-            self.deselect()
+    def select_process(self, key: ProcessKey) -> bool:
+        """Select a process; return False if it is not among the rows, and select none then."""
+        for index, line in enumerate(self.listing.rows):
+            if line.kind == "process" and key in self.listing.keys_of(line):
+                self._choose(index)
+                return True
+        self.deselect()
+        return False
 
     def find_pid(self, digits: str) -> str:
         """Select the process with that PID, or the first whose PID begins so; if there is none,
@@ -151,7 +178,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         if y == 0:
             return rule(listing, self.span, width, glyphs, self.above(), self.is_active)
         mark = sort_mark(listing, glyphs)
-        return [(" ", "quiet"), *heading(self._columns, self.gap, listing.order[0], mark)]
+        return heading(self._columns, self.gap, listing.order[0], mark)
 
     def row_pieces(self, row_: ViewRow, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
@@ -161,7 +188,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         else:
             pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, role)
         lead_role = role or "text"
-        if row_.kind == "process" and self.is_marked(row_.row.process):
+        if row_.kind == "process" and self.is_marked(row_.row):
             lead = self.glyphs.mark
         if self.listing.is_tagged(row_):
             lead, lead_role = self.glyphs.tag, role or "notice"
@@ -172,5 +199,4 @@ class ProcessTable(ColumnTable[ViewRow]):
         return [(f"  {words}", "quiet" if is_expected else "notice")] if words else ()
 
     def fit(self) -> None:
-        marked = self.listing.order[0] if sort_mark(self.listing, self.glyphs) else ""
-        self._columns = self._cells.fitted(self.size.width, self.gap, marked, self.glyphs)
+        self._columns = self._cells.fitted(self.size.width, self.gap, self.glyphs)

@@ -213,7 +213,7 @@ class ColumnTable(Table[R]):
         super().on_resize()
 
     def head(self, y: int) -> Iterable[Piece]:
-        return [(" ", "quiet"), *heading(self._columns, self.gap)]
+        return heading(self._columns, self.gap)
 
     def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)

@@ -24,6 +24,7 @@ from textual.filter import LineFilter, NoColor
 from gputop.errors import GputopError
 from gputop.model.machine.text import printable
 from gputop.tui.terminal import drawing
+from gputop.tui.terminal.background import Background
 from gputop.tui.terminal.compatibility import is_supported
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -38,6 +39,8 @@ class TerminalApp(App[ReturnType]):
     """The encoding of the output; None for that of stderr. It sends other characters as `?`."""
     taking_over: Callable[[], None] | None = None
     """Called before the terminal is drawn on."""
+    follows_background = False
+    """Whether the theme goes by the terminal's background."""
     heeds_interrupt = True
     """Whether SIGINT ends the app; False while another program on the terminal gets it."""
     crash: str | None = None
@@ -79,6 +82,10 @@ class TerminalApp(App[ReturnType]):
         """Leave the keys to the widget that has them. Textual would take them from it until the
         terminal has the focus again; a screen that begins without it would never have any."""
         event.prevent_default()
+
+    def on_background(self, message: Background) -> None:
+        if self.follows_background:
+            self.theme = "ansi-light" if message.is_light else "ansi-dark"
 
     def on_resize(self) -> None:
         """Draw every line again, even if the size is the same: a terminal that was small for a

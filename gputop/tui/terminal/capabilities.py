@@ -78,11 +78,15 @@ def drop_inherited_colours(environ: MutableMapping[str, str]) -> None:
 
 
 def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
-    """Return the wanted theme, or the nearest one that the terminal's colours can show.
+    """Return the wanted theme, or the nearest one that the terminal's colours can show. `auto` is
+    ansi-light if COLORFGBG has a light background, as `0;15` has, and otherwise ansi-dark.
 
     Under NO_COLOR an RGB theme still sends greys, an ANSI theme nothing; and with 16 colours the
     shades of an RGB theme fall together.
     """
+    if name == "auto":
+        is_light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+        return "ansi-light" if is_light else "ansi-dark"
     ansi = name in ("dark", "light") and colours(environ) <= Colours.ANSI
     return f"ansi-{name}" if ansi else name
 

@@ -5,6 +5,7 @@
     stall       a terminal that takes no output neither stops the keys nor delays the end
     encoding    input that is not UTF-8 is shown as such, and the keys go on
     mouse       buttons and the wheel are asked for, and no movements
+    background  the terminal is asked once for its colour, if a theme goes by it
 
 Textual by itself does none of this. Only for a Textual that is supported (`compatibility.py`).
 """
@@ -24,7 +25,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from gputop.tui.terminal import drawing
+from gputop.tui.terminal import background, drawing
 from gputop.tui.terminal.capabilities import reopened
 from gputop.tui.terminal.keyboard import Keyboard
 
@@ -104,6 +105,10 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._keyboard: Keyboard | None = None
         self._suspended = False
+        self._asks = getattr(app, "follows_background", False) and background.can_be_asked(
+            os.environ
+        )
+        """Whether the terminal is still to be asked for its background."""
         stream = cast(TextIO, sys.__stderr__)
         opened = reopened(stream.fileno(), os.O_WRONLY)
         self._output = None if opened is None else TerminalOutput(opened)
@@ -205,7 +210,10 @@ class TerminalDriver(LinuxDriver):
         self._stop_listening()
         if self._is_writing:
             hung_up = partial(self._app.exit, return_code=128 + signal.SIGHUP)
-            self._keyboard = Keyboard(self.fileno, self.process_message, hung_up)
+            asks, self._asks = self._asks, False
+            self._keyboard = Keyboard(self.fileno, self.process_message, hung_up, asks)
+            if asks:
+                self.write(background.QUERY)
 
     def _stop_listening(self) -> None:
         if self._keyboard is not None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, ClassVar, Protocol
 
 from textual import events
 from textual.app import App, ReturnType
@@ -22,8 +23,10 @@ from textual.binding import Binding, BindingType
 from textual.errors import NoWidget
 from textual.message_pump import MessagePump
 from textual.widget import Widget
+from textual.widgets import Input
 
 from gputop.tui.terminal.compatibility import is_supported
+from gputop.tui.terminal.unmarked_paste import UnmarkedPaste
 
 _LOOK, _LOOKS = 0.025, 10
 """Seconds between two looks at the queues, and how many find them empty before a key that got lost
@@ -69,6 +72,8 @@ class SerialInput(App[ReturnType]):
 
     own_keys: Mapping[str, str] = {}
     """The keys that the user has given to bindings, by id."""
+    opening_fields: ClassVar[Collection[str]] = ()
+    """The actions that open a field to type into."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -76,6 +81,7 @@ class SerialInput(App[ReturnType]):
         self._sequence = 0
         """Counts keys, so that a late `_release` of an old key does not count for this one."""
         self._at_work = False
+        self._paste = UnmarkedPaste()
         self._clock: asyncio.TimerHandle | None = None
         self.after: Callable[[float, Callable[[], None]], Alarm] = self.set_timer
         """Calls a function in so many seconds, by the clock of the hand that types."""
@@ -105,7 +111,10 @@ class SerialInput(App[ReturnType]):
         """Hand a key on; return False if its effect is still under way, until `_release`."""
         self._sequence += 1
         sequence = self._sequence
-        if isinstance(self.screen, IgnoresTypeAhead) and self.screen.is_too_soon(event):
+        if isinstance(self.screen, IgnoresTypeAhead):
+            if self.screen.is_too_soon(event):
+                return True
+        elif isinstance(event, events.Key) and self._is_pasted(event):
             return True
         screen, target = self.screen, self._target(event)
         if isinstance(event, events.Key) and isinstance(target, KeyBindingsOnly):
@@ -123,6 +132,31 @@ class SerialInput(App[ReturnType]):
             target, lambda: self._after_queues(target, lambda: self._await_screen(sequence))
         )
         return False
+
+    def _is_pasted(self, key: events.Key) -> bool:
+        """Return whether a key is part of a text that was pasted where there is no field for it."""
+        if isinstance(self.focused, Input):
+            return False
+        was_under_way = self._paste.is_under_way
+        # What was read with it is still among the messages of the app.
+        read = chain((self._pending_message,), self._message_queue.values)
+        following = chain(self._waiting, (event for event in read if isinstance(event, _TYPED)))
+        is_pasted = self._paste.has(key, following, self._actions)
+        if is_pasted and not was_under_way:
+            self.handle_unmarked_paste()
+        return is_pasted
+
+    def _actions(self) -> dict[str, bool]:
+        """Return each key that does something on the screen or on those below it, to which a key
+        may lead back, with whether it opens a field."""
+        return {
+            key: active.binding.action in self.opening_fields
+            for screen in self.screen_stack
+            for key, active in screen.active_bindings.items()
+        }
+
+    def handle_unmarked_paste(self) -> None:
+        """Called when keys are dropped that were a text."""
 
     def _target(self, event: events.Event) -> Widget:
         if isinstance(event, events.MouseEvent):

@@ -99,7 +99,7 @@ class Shell:
             self._run(words, kept=kept)
 
     def look(self, name: str) -> Value:
-        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not tell ${name}")
+        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not give ${name}")
         return self._varying.get(name) or self._values.get(name, unset)
 
     def _run(self, whole: list[str], *, kept: bool) -> None:

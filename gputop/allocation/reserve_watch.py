@@ -7,21 +7,22 @@ watch that waits holds nothing: of several that wait, the first that finds enoug
 
 from __future__ import annotations
 
-import argparse
 import os
 import pwd
+import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop.commands.targets.gpu_request import indices_of, visible_variables
-from gputop.commands.targets.gpu_watch import Picked, Watch, not_enough
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.allocation.gpu_watch import WINDOW, Watch
+from gputop.allocation.taken import Taken, take
+from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.machine.gpu import Gpu, Reservation
-from gputop.output import complain
+from gputop.model.machine.secrets import masked_words
+from gputop.model.machine.text import printable
 from gputop.protocol.messages import Refresh
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
@@ -36,26 +37,26 @@ _LOOKS = 2
 """Frames to wait for after a reservation: the last of them was begun after it."""
 
 
-class Taken(NamedTuple):
-    """GPUs for a program, in words, and the variables with which it sees only these."""
-
-    words: str
-    variables: dict[str, str]
-
-
 class ReservingWatch(Watch):
     """Watches the GPUs of this machine until enough of them are reserved."""
 
     def __init__(
-        self, folder: LockFolder, request: PickRequest, options: argparse.Namespace, command: str,
+        self,
+        folder: LockFolder,
+        request: PickRequest,
+        command: str,
         lasts: float | None,
-    ) -> None:  # fmt: skip
-        """`command`: what the GPUs are for; `lasts`: seconds, None if not known."""
-        super().__init__(None, options, request, options.wait or 0)
+        wait: float,
+        window: float,
+        say: Callable[[str], None],
+    ) -> None:
+        """`command`: what the GPUs are for; `lasts`: seconds, None if not known; the others as for
+        `Watch`."""
+        super().__init__(request, wait, window, say=say)
         self._folder, self._command, self._lasts = folder, command, lasts
         self._looks = 0
         self.holds: dict[str, Hold] = {}
-        """What is held, by the UUID of the GPU."""
+        """What is held, by the UUID of the GPU or MIG device."""
 
     def _decide(self, over: bool) -> bool:
         if self._looks:
@@ -72,7 +73,7 @@ class ReservingWatch(Watch):
             if held:
                 tidy(self._folder)
             self._pick = self._choose()
-            self._hold(self._pick.gpus or ())
+            self._hold(self._pick.uuids)
         if not self._pick.gpus:
             return self._gives_up(over)
         self._looks = _LOOKS
@@ -93,9 +94,9 @@ class ReservingWatch(Watch):
                   if lock.name not in own and not _is_ours(lock)}  # fmt: skip
         frames = []
         for frame in self._frames:
-            gpus = (replace(gpu, reservation=others.get(gpu.uuid or "")) for gpu in frame.gpus)
-            frames.append(replace(frame, gpus=tuple(gpus)))
-        return choose(frames, self._request)
+            gpus = tuple(_reserved(gpu, others) for gpu in frame.gpus)
+            frames.append(replace(frame, gpus=gpus))
+        return choose_any(frames, self._request)
 
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the
@@ -105,54 +106,62 @@ class ReservingWatch(Watch):
         if len(own) < len(names):  # removed meanwhile
             return False
         pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
-        gpus = {gpu.uuid: gpu.index for gpu in self._frames[-1].gpus}
-        return all(gpus.get(uuid) not in (None, *pick.reasons) for uuid in self.holds)
+        frame = self._frames[-1]
+        there = {gpu.uuid for gpu in frame.gpus if gpu.index not in pick.reasons}
+        there |= {p.device.uuid for p in slices_of(frame) if p.number not in pick.slice_reasons}
+        return there >= self.holds.keys()
 
     @contextmanager
     def _exclusive(self) -> Iterator[bool]:
         was_kept, path = self._folder.is_kept, self._folder.path
         with self._folder.exclusive() as held:
             if self._folder.is_kept and not was_kept:
-                complain(f"somebody keeps {path} locked: gputop goes on without its lock;"
-                         f" fuser -v {path} shows who")  # fmt: skip
+                self._say(f"somebody keeps {path} locked: gputop continues without its lock;"
+                          f" fuser -v {path} shows who")  # fmt: skip
             yield held
 
-    def _hold(self, gpus: Sequence[Gpu]) -> None:
+    def _hold(self, uuids: Sequence[str]) -> None:
         until = None if self._lasts is None else time.time() + self._lasts
-        for uuid in (gpu.uuid for gpu in gpus if gpu.uuid):
+        for uuid in uuids:
             self.holds[uuid] = Hold(self._folder, uuid, self._command, until)
 
 
 @contextmanager
 def reserved(
-    options: argparse.Namespace, request: PickRequest, command: str, lasts: float | None = None
+    request: PickRequest,
+    wait: float,
+    command: str,
+    by_uuid: bool = False,
+    window: float = WINDOW,
+    lasts: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Taken, list[Hold]]]:
-    """Pick GPUs and hold them until the context and all who inherit the holds have ended.
+    """Pick GPUs and hold them until the context and all who inherit the holds have ended. The
+    arguments are those of `ReservingWatch`.
 
-    ReservationError, DriverError, SourceError, and GputopError if there are not enough.
+    ReservationError, DriverError, SourceError, NotEnoughGpusError.
     """
     with LockFolder() as folder:
-        watch = ReservingWatch(folder, request, options, command, lasts)
+        watch = ReservingWatch(folder, request, command, lasts, wait, window, say)
         try:
-            taken = require(watch.watch(), request, options.uuid)
+            taken = take(watch.watch(), request, by_uuid)
             yield taken, list(watch.holds.values())
         finally:
             watch.release()
 
 
-def require(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
-    """Return the GPUs. GputopError if there are not enough, after a line on each GPU."""
-    frame, pick = picked
-    if pick.gpus:
-        return Taken(indices_of(pick.gpus), visible_variables(frame, pick.gpus, by_uuid))
-    if pick.note:
-        complain(pick.note)
-    raise not_enough(frame, pick, request)
+def command_text(program: Sequence[str]) -> str:
+    """Return a command line that others may read, without what looks like a secret."""
+    pairs = zip(program, masked_words(program), strict=True)
+    words = (shlex.quote(word) if word == shown else shown for word, shown in pairs)
+    return printable(" ".join(words), 400)
 
 
 def with_our_hold(environ: Mapping[str, str]) -> str:
     """Return the value of HELD that adds this process: its children may use what it holds."""
-    return ",".join([*_pids_in(environ)[1 - _MOST_HELD :], str(os.getpid())])
+    own = str(os.getpid())
+    others = [pid for pid in _pids_in(environ) if pid != own]
+    return ",".join([*others[1 - _MOST_HELD :], own])
 
 
 def _pids_in(environ: Mapping[str, str]) -> list[str]:
@@ -177,6 +186,14 @@ def _is_later(lock: LockFile, own: LockFile | None) -> bool:
 def _is_ours(lock: LockFile) -> bool:
     """Return whether `gputop reserve` or `run` holds the lock for the shell that this runs in."""
     return lock.uid == os.geteuid() and str(lock.pid) in _pids_in(os.environ)
+
+
+def _reserved(gpu: Gpu, reservations: Mapping[str, Reservation]) -> Gpu:
+    """Return a GPU with its reservation, and those of its MIG devices."""
+    mig = gpu.mig and tuple(
+        replace(device, reservation=reservations.get(device.uuid or "")) for device in gpu.mig
+    )
+    return replace(gpu, reservation=reservations.get(gpu.uuid or ""), mig=mig)
 
 
 def _told(lock: LockFile) -> Reservation:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
-from gputop.errors import DriverError, GputopError
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.errors import DriverError, NotEnoughGpusError
+from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
+from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import short_name
-from gputop.output import complain
 from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.opening import BRIEF, TABLE, open_source
 from gputop.sources.source import Source
 from gputop.sources.ssh.names import HostName
 
+WINDOW = 2.0
 _MOST_FRAMES = 5
 """Frames in a window, at most."""
 
@@ -38,13 +39,22 @@ def tally(pick: GpuPick, request: PickRequest) -> str:
     return f"{pick.suitable} {word}, {request.count} requested"
 
 
-def not_enough(frame: Frame, pick: GpuPick, request: PickRequest) -> GputopError:
-    """Write for each GPU why it is not picked, and return the error that there are not enough."""
+def not_enough(picked: Picked, request: PickRequest) -> NotEnoughGpusError:
+    """Return the error that there are not enough, with a line for each GPU or MIG device, and one
+    on what the caller's own variables leave."""
+    frame, pick = picked
+    lines = [pick.note] if pick.note else []
     for gpu in frame.gpus:
         fits = "free" if is_free(frame, gpu) else "suitable"
-        complain(f"GPU {gpu.index} {short_name(gpu.name)}: {pick.reasons.get(gpu.index, fits)}")
+        if not (pick.slice_reasons and gpu.mig):
+            why = pick.reasons.get(gpu.index, fits)
+            lines.append(f"GPU {gpu.index} {short_name(gpu.name)}: {why}")
+    for part in slices_of(frame) if pick.slice_reasons else ():
+        why = pick.slice_reasons.get(part.number, "suitable")
+        lines.append(f"GPU {part.number} MIG {part.device.profile or ''}: {why}")
     model = " of one model" if request.same_model and pick.suitable >= request.count else ""
-    return GputopError(f"not enough GPUs{model}: {tally(pick, request)}")
+    what = "slices" if pick.slice_reasons else "GPUs"
+    return NotEnoughGpusError(f"not enough {what}{model}: {tally(pick, request)}", lines)
 
 
 class Watch:
@@ -55,14 +65,21 @@ class Watch:
     """The pick by the newest window of frames."""
 
     def __init__(
-        self, host: HostName | None, options: argparse.Namespace, request: PickRequest, wait: float
+        self,
+        request: PickRequest,
+        wait: float,
+        window: float = WINDOW,
+        host: HostName | None = None,
+        demo: bool = False,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`wait`: seconds to wait for enough GPUs."""
-        self._host, self._request, self._wait = host, request, wait
-        count = min(_MOST_FRAMES, 1 + int(options.window / MIN_INTERVAL))
-        self._interval = options.window / (count - 1) if count > 1 else 1.0
+        """`wait`: seconds to wait for enough GPUs; `window`: seconds to watch their utilization;
+        `say` is told when the wait begins."""
+        self._host, self._request, self._wait, self._demo = host, request, wait, demo
+        self._say = say
+        count = min(_MOST_FRAMES, 1 + int(window / MIN_INTERVAL))
+        self._interval = window / (count - 1) if count > 1 else 1.0
         self._frames: deque[Frame] = deque(maxlen=count)
-        self._demo = options.demo
         self._begun = time.monotonic()
         self._waits = False
 
@@ -92,7 +109,7 @@ class Watch:
 
     def _decide(self, over: bool) -> bool:
         """Pick by the frames, and return whether the watch ends; `over`: no time is left."""
-        self._pick = choose(self._frames, self._request)
+        self._pick = choose_any(self._frames, self._request)
         return bool(self._pick.gpus) or self._gives_up(over)
 
     def _gives_up(self, over: bool) -> bool:
@@ -101,5 +118,5 @@ class Watch:
         if not self._waits:
             self._waits = True
             if self._host is None:  # with many hosts, `free` says it once for all
-                complain(f"waiting: {tally(self._pick, self._request)}")
+                self._say(f"waiting: {tally(self._pick, self._request)}")
         return False

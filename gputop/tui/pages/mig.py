@@ -1,0 +1,58 @@
+"""One MIG device: who is on it, its memory, what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.model.health.free import not_free
+from gputop.model.health.who import who
+from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
+from gputop.model.machine.sections import Activity
+from gputop.model.machine.text import percent, short_name, size
+from gputop.tui.pages.base import ShownFrame
+from gputop.tui.pages.gpu_processes import processes
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.paper import Paper, headline, title
+
+
+def mig_lines(
+    paper: Paper, shown: ShownFrame, gpu: Gpu, instance: tuple[int, int], idle_after: float
+) -> Iterator[StyledLine]:
+    """Yield what is known of a MIG device, by its GPU instance and compute instance; `idle_after`:
+    seconds without work after which memory is idle."""
+    number = mig_number(gpu.index, *instance)
+    device = next((part for part in gpu.mig or () if part.instance_ids == instance), None)
+    profile = device.profile if device and device.profile else ""
+    yield []
+    yield headline(shown.frame, f"GPU {number}  MIG {profile}".rstrip())
+    yield from paper.facts([f"of GPU {gpu.index} {short_name(gpu.name)}"], "quiet")
+    if device is None:
+        yield [(" the driver no longer lists it", "alarm")]
+        return
+    for label, text in _facts(shown, gpu, device).items():
+        yield from paper.labelled(label, text or paper.glyphs.not_available)
+    yield from title("Processes")
+    yield from processes(paper, shown, gpu, idle_after, instance)
+
+
+def _facts(shown: ShownFrame, gpu: Gpu, device: MigDevice) -> dict[str, str | None]:
+    """Return a text for each label; None for what is not known."""
+    objection = not_free(shown.frame, gpu, device)
+    used, total = device.memory_used, device.memory_total
+    return {
+        "UUID": device.uuid,
+        "who": who(shown.frame, gpu, device),
+        "free": "yes" if objection is None else f"no: {objection.text}",
+        "memory": None
+        if used is None or total is None
+        else f"{size(used)} of {size(total)} in use",
+        "load": ", ".join(_loads(device.activity or Activity())),
+        "for a job": device.uuid and f"CUDA_VISIBLE_DEVICES={device.uuid}",
+    }
+
+
+def _loads(activity: Activity) -> Iterator[str]:
+    """Yield what GPM reports of the GPU instance."""
+    shares = {"graphics": activity.graphics, "SMs": activity.sm, "tensor cores": activity.tensor,
+              "DRAM": activity.dram}  # fmt: skip
+    yield from (f"{name} {percent(share)}%" for name, share in shares.items() if share is not None)

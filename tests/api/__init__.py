@@ -1,0 +1,1 @@
+"""gputop as a library: programs that import it, on the simulated driver."""
