@@ -145,6 +145,15 @@ class Chromium:
         answer = await self.call("Runtime.evaluate", expression=expression, **options)
         return answer["result"].get("value", answer)
 
+    async def resize(self, width: int, height: int) -> None:
+        """Make the window so many pixels."""
+        sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **sizes)
+
+    def forget(self) -> None:
+        """Forget what the page was sent so far."""
+        self._screen.reset()
+
     async def wait_for(self, text: str) -> None:
         """Until the page was sent this."""
         while text not in "\n".join(self._screen.display):

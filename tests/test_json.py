@@ -413,6 +413,7 @@ def test_the_whole_frame_has_no_more_than_the_documented_keys(machine: MachineFa
         "holders",
         "holders_known",
         "reservation",
+        "slurm_job",
         "state",
         "error",
     }

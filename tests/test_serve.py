@@ -15,6 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gputop.commands.shared.server_options import token_of
+from gputop.errors import UsageError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target
@@ -27,6 +29,11 @@ from tests.conftest import MachineFactory
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
+DRAWN = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+    const screen = document.querySelector(".xterm-screen");
+    done([screen.offsetWidth, screen.offsetHeight]);
+})))"""
+"""The size of the screen in the page, once it is drawn."""
 
 
 @pytest.fixture
@@ -144,6 +151,59 @@ def test_bad_input(here: Machine) -> None:
         assert done.stderr.startswith(f"gputop: {message}")
         assert done.stderr.count("\n") == 1
     taken.close()
+
+
+def token_file(folder: Path, text: str = f"{'7' * 32}\n", mode: int = 0o600) -> Path:
+    path = folder / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+async def test_the_address_is_the_same_with_a_token_file(here: Machine, tmp_path: Path) -> None:
+    server, address = serve(here, "--token-file", str(token_file(tmp_path)))
+    assert address.endswith(f"/{'7' * 32}/")
+    async with view_of(address) as view:
+        await view.wait_for("pretrain.py")
+        server.terminate()
+        assert await view.close_code() == aiohttp.WSCloseCode.GOING_AWAY
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "reason"),
+    [
+        ("7" * 32, 0o640, "is readable by others: chmod go= it"),
+        ("7" * 20, 0o600, "must be one line of 24 to 128 letters"),
+        (f"{'7' * 30}/../x", 0o600, "must be one line of 24 to 128 letters"),
+        (f"{'7' * 32}\n{'7' * 32}", 0o600, "must be one line of 24 to 128 letters"),
+    ],
+)
+def test_a_token_that_is_none(text: str, mode: int, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=reason):
+        token_of(str(token_file(tmp_path, text, mode)))
+
+
+@pytest.mark.timeout(120)
+async def test_a_larger_window_and_a_server_that_comes_back(here: Machine, tmp_path: Path) -> None:
+    token = ("--token-file", str(token_file(tmp_path)))
+    server, address = serve(here, *token)
+    port = address.split(":")[2].partition("/")[0]
+    async with chromium(tmp_path / "chromium") as page:
+        await page.call("Network.enable")
+        await page.resize(1280, 720)
+        await page.call("Page.navigate", url=address)
+        await page.wait_for("pretrain.py")
+        await page.resize(1920, 1080)
+        width, height = await page.ask(DRAWN)
+        assert 1850 < width <= 1920
+        assert 1000 < height <= 1080
+        server.terminate()
+        server.wait()
+        while "-lost" not in await page.ask("document.body.className"):
+            pass
+        page.forget()
+        serve(here, *token, "--listen", f"127.0.0.1:{port}")
+        await page.wait_for("pretrain.py")
 
 
 @pytest.mark.timeout(120)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -138,6 +139,20 @@ def test_a_part_of_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert held("--since", "2026-11-20", "--until", "2026-11-20T12:30:00") == 0.5
 
 
+def test_rows_of_users_and_hosts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = record(tmp_path / "a.gputop", [at(minute, "alice", None) for minute in range(61)], "a")
+    record(path, [at(minute, "alice") for minute in range(31)], "b")
+    lines = usage(capfd, path, "--by", "user,host")[1].splitlines()
+    assert lines[0].startswith("GPU-hours by user and host, ")
+    assert [re.split(" {2,}", line)[:3] for line in lines[2:6]] == [
+        ["USER", "HOST", "HELD"], ["(not known)", "a", "1.00"], ["alice", "a", "1.00"],
+        ["alice", "b", "0.50"],
+    ]  # fmt: skip
+    rows = json.loads(usage(capfd, path, "--by", "job,user,host", "--json")[1])["rows"]
+    assert [list(row)[:3] for row in rows] == [["job", "user", "host"]] * 3
+    assert "(no job)" not in usage(capfd, path, "--by", "job")[1]  # nothing tells
+
+
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [
@@ -145,6 +160,7 @@ def test_a_part_of_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
         (["--since", "2026-11-20 13:00"], 2, "--since 2026-11-20 13:00:00 is not before"),
         (["--since", "2026-11-01", "--until", "2026-11-02"], 1, "nothing is recorded from"),
         (["--by", "pid"], 2, "unknown --by 'pid': choose from user, gpu, job, command, host"),
+        (["--by", "user,"], 2, "unknown --by '': choose from user, gpu, job, command, host"),
         (["--csv", "--json"], 2, "--json cannot be used with --csv"),
     ],
 )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 import pynvml
+from msgspec.structs import replace
 
 from gputop.agent.frame_builder import FrameBuilder, GpuReading, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, close_driver, open_driver
@@ -24,6 +25,7 @@ from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequ
 from gputop.agent.process.namespaces import NUMBERING
 from gputop.agent.process.processes import ProcessCache
 from gputop.agent.reserved import ReservationReader
+from gputop.agent.slurm import NO_JOBS, SlurmReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
@@ -39,6 +41,8 @@ _SETTLE = 0.1
 """Seconds between two readings of processes' CPU time, for a single frame."""
 _ENRICHMENT_TIMEOUT = 0.02
 """Seconds that a tick waits for the enrichment of new processes; a later frame may have it."""
+_JOBS_TIMEOUT = 0.05
+"""Seconds that a tick waits for what Slurm's jobs hold; a later frame may have it."""
 _NAMES_TIMEOUT = 0.5
 """Seconds to wait for the names of containers, for a single frame."""
 
@@ -71,7 +75,8 @@ class Collector:
         self._enricher = Enricher(brief)
         self._enrichment_timeout = 0.0  # the first frame is urgent
         self._idle = IdleTimes()
-        self._reservations = ReservationReader()
+        self._reservations, self._slurm = ReservationReader(), SlurmReader()
+        self._jobs = NO_JOBS
         self._inside = NestedNamespace() if self._host.nested else None
 
     def collect(self, interval: float | None, timeout: float, settle: bool = False) -> Frame:
@@ -90,7 +95,7 @@ class Collector:
             self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         return (Preview if hasty else Frame)(
-            host=self._host.read(),
+            host=replace(self._host.read(), jobs_unknown=self._jobs.unknown),
             time=round(time.time(), 3),
             interval=interval,
             driver_version=self._driver.version,
@@ -201,9 +206,11 @@ class Collector:
             self._enricher.settle(_NAMES_TIMEOUT)
             enrichment = self._enrich(readings, by_pid, timeout)
         idle, reserved = None if settle else self._idle, self._reservations.read()
+        self._jobs = self._slurm.read(timeout if settle else _JOBS_TIMEOUT)
         cycle = FrameBuilder(
-            by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved
-        )
+            by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved,
+            self._jobs.by_minor,
+        )  # fmt: skip
         gpus = tuple(map(cycle.gpu, readings))
         processes = tuple(process for reading in readings for process in cycle.processes(reading))
         self._idle.end_cycle()

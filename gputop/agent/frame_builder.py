@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,14 @@ from gputop.agent.process.enrichment import Enrichment
 from gputop.agent.process.stat import latest_start
 from gputop.model.health.unaccounted import is_notable, unaccounted
 from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, GpuState, MigDevice, Reservation, overdue_state
+from gputop.model.machine.gpu import (
+    Gpu,
+    GpuState,
+    MigDevice,
+    Reservation,
+    SlurmJob,
+    overdue_state,
+)
 from gputop.model.machine.sections import Health, Xid
 
 
@@ -45,6 +53,8 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     """See `Host.nested`."""
     reservations: dict[str, Reservation]
     """Keyed by the UUID of the GPU or MIG device."""
+    jobs: Mapping[int, SlurmJob]
+    """By the N of /dev/nvidiaN."""
 
     def gpu(self, reading: GpuReading) -> Gpu:
         """Return the GPU with its last values and their age."""
@@ -66,6 +76,7 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             holders=() if minor is None else holders.by_minor.get(minor, ()),
             holders_known=holders.complete if minor in holders.by_minor else None,
             reservation=self.reservations.get(values.get("uuid", "")),
+            slurm_job=None if values.get("mig_mode") else self.jobs.get(values.get("minor", -1)),
             stale_for=reading.stale_for,
             error=sample.error,
         )

@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--every", metavar="TIME", type=_every, default=10.0,
         help="time between two samples, 1s to 60s (default: 10s)")  # fmt: skip
     add("--keep", metavar="TIME", type=_keep, default=_keep("30d"),
-        help="delete days of a folder that are older (default: 30d)")  # fmt: skip
+        help="keep so many recorded days of a folder, besides today (default: 30d)")  # fmt: skip
     add("--max-size", metavar="SIZE", type=size, default=size("2G"),
         help="delete the oldest days to stay below (default: 2G)")  # fmt: skip
     add("--commands", choices=("none", "script", "all"), default="script",

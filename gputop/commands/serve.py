@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.commands.shared.options import HOSTS
-from gputop.commands.shared.server_options import Address, address
+from gputop.commands.shared.server_options import Address, address, token_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
@@ -36,6 +36,7 @@ be signalled, run or saved from a browser.
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
 TAKES = {**HOSTS, "demo": "", "interval": "", "theme": ""}
+APART = (("--no-token", "--token-file"),)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="where browsers connect; 0 takes a free port (default: 127.0.0.1:8787)")  # fmt: skip
     add("--no-token", action="store_true",
         help="no secret in the address: every user of this machine can look")  # fmt: skip
+    add("--token-file", metavar="FILE",
+        help="the secret of the address, which then outlasts the server")  # fmt: skip
     add("--viewers", metavar="N", type=int, default=8,
         help="the most browsers at once; each takes about 60 MiB (default: 8)")  # fmt: skip
 
@@ -57,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     if options.viewers < 1:
         raise UsageError(f"--viewers {options.viewers} is not a number of browsers")
     token = "" if options.no_token else secrets.token_urlsafe(24)
+    if options.token_file is not None:
+        token = token_of(options.token_file)
     host, port = options.listen
     with ExitStack() as stack:
         door = partial(share, _hold_sources(options, stack))

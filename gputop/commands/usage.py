@@ -13,7 +13,7 @@ from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage
 from gputop.model.instants import is_span, parse_instant
 from gputop.model.machine.text import date_time, printable
 from gputop.model.usage.count import UsageCount
-from gputop.model.usage.grouping import GROUPINGS
+from gputop.model.usage.grouping import GROUPINGS, grouping_of
 from gputop.model.usage.spans import Coverage, spans
 from gputop.output import complain, write
 from gputop.recording.days import default_folder
@@ -24,6 +24,7 @@ EPILOG = """\
 examples:
   gputop usage                                     who held GPUs in the last 7 days
   gputop usage --since 30d --by job --csv > jobs.csv
+  gputop usage --by user,host                      a row for each user on each host
   gputop usage night.gputop --by command           all of one file
   gputop usage --since 2026-11-01 --until 2026-12-01
 
@@ -51,11 +52,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " FILE, its beginning)")  # fmt: skip
     add("--until", metavar="TIME",
         help="the end, written the same way (default: now; with FILE, its end)")  # fmt: skip
-    add("--by", choices=tuple(GROUPINGS), default="user", help="what a row is (default: user)")
+    add("--by", metavar="WHAT", default="user",
+        help=f"what a row is: {', '.join(GROUPINGS)}, or several, as user,host"
+        " (default: user)")  # fmt: skip
     add("--csv", action="store_true", help="print a table for spreadsheets")
 
 
 def run(options: argparse.Namespace) -> int:
+    for word in options.by.split(","):
+        if word not in GROUPINGS:
+            what = printable(repr(word), 100)
+            raise UsageError(f"unknown --by {what}: choose from {', '.join(GROUPINGS)}")
     recording = _recording(options.path)
     since, until = _window(options, recording)
     report = _report(recording, options.by, since, until)
@@ -112,7 +119,7 @@ def _instant(option: str, text: str, end: float) -> float:
 
 
 def _report(recording: Recording, by: str, since: float, until: float) -> UsageReport:
-    count = UsageCount(GROUPINGS[by])
+    count = UsageCount(grouping_of(by))
     coverages = {}
     for host in recording.hosts:
         coverages[host] = coverage = Coverage(since, until)

@@ -32,12 +32,13 @@ from gputop.model.machine.text import (
     three_digits,
 )
 from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
-from gputop.model.usage.grouping import GROUPINGS, UsageKey
+from gputop.model.usage.grouping import UsageKey, grouping_of
 from gputop.model.usage.spans import Coverage
 
 _HOUR = 3600.0
 _KWH = 3.6e6
 _DIGITS = 6
+NOT_KNOWN = "(not known)"
 _WIDEST = 40
 """Characters of a name in the table."""
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
@@ -97,21 +98,22 @@ def usage_table(report: UsageReport) -> str:
     heads = [f"{name.upper()}<" for name in names]
     heads += ["HELD", "WORKED", "IDLE", "UNKNOWN", "PEAK-MEM", "ENERGY"]
     total = _cells(("total", *[""] * (len(names) - 1)), report.usage.total)
-    title = f"GPU-hours by {report.by}, {since} to {until}"
+    title = f"GPU-hours by {report.by.replace(',', ' and ')}, {since} to {until}"
     return "\n\n".join([title, aligned(heads, [*rows, total]), "\n".join(notes(report))]) + "\n"
 
 
 def _shown_columns(report: UsageReport) -> list[str]:
     """Return the columns of the table: a UUID would make it too wide, one host needs no name."""
-    left_out = {"uuid", *(["host"] if report.by != "host" and len(report.coverages) == 1 else [])}
-    return [name for name in GROUPINGS[report.by].columns if name not in left_out]
+    is_one_host = len(report.coverages) == 1 and "host" not in report.by.split(",")
+    left_out = {"uuid", *(["host"] if is_one_host else [])}
+    return [name for name in grouping_of(report.by).columns if name not in left_out]
 
 
 def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
     shown = _shown_columns(report)
     for key, row in _sorted_rows(report):
-        cells = dict(zip(GROUPINGS[report.by].columns, key, strict=True))
-        yield tuple("unknown" if cells[name] is None else cells[name] for name in shown), row
+        cells = dict(zip(grouping_of(report.by).columns, key, strict=True))
+        yield tuple(NOT_KNOWN if cells[name] is None else cells[name] for name in shown), row
 
 
 def _cells(key: UsageKey, row: UsageRow) -> list[str]:
@@ -191,7 +193,7 @@ def usage_json(report: UsageReport) -> str:
 def usage_csv(report: UsageReport) -> str:
     """Return a heading and the rows. Unknown values are empty cells; no cell is a formula."""
     text = io.StringIO()
-    names = [*GROUPINGS[report.by].columns, *FIGURES]
+    names = [*grouping_of(report.by).columns, *FIGURES]
     table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     for key, row in _sorted_rows(report):
@@ -205,7 +207,7 @@ def _harmless_cell(value: object) -> object:
 
 
 def _fields(by: str, key: UsageKey, row: UsageRow) -> dict[str, object]:
-    return {**dict(zip(GROUPINGS[by].columns, key, strict=True)), **_figures(row)}
+    return {**dict(zip(grouping_of(by).columns, key, strict=True)), **_figures(row)}
 
 
 def _figures(row: UsageRow) -> dict[str, object]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from calendar import timegm
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from gputop.files import Folder, xdg_folder
 from gputop.recording.datafile import INDEX
@@ -15,7 +16,6 @@ from gputop.recording.entries import MAGIC
 SUFFIX = ".gputop"
 """The suffix of data files in a folder."""
 _DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
-_SECONDS = 86400
 
 
 def default_folder() -> str:
@@ -29,32 +29,38 @@ def day_file(now: float) -> str:
     return time.strftime(f"%Y-%m-%d{SUFFIX}", time.gmtime(now))
 
 
-def delete_days(folder: Folder, current: str, before: float, most: float) -> int:
-    """Delete the days of a folder that ended earlier than `before` (seconds since the epoch), and
-    the oldest until the rest takes at most `most` bytes. The file `current` is kept and does not
-    count; files that gputop did not write are kept. Return the bytes that are left."""
-    days = sorted(name for name in folder.names() if name != current and _is_ours(folder, name))
-    sizes = {name: _size(folder, name) for name in days}
-    total = sum(sizes.values())
-    for name in days:
-        if _end_of(name) < before or total > most:
-            for part in (name, name + INDEX):
-                with suppress(OSError):
-                    if _has_magic(folder, part):
-                        folder.remove(part)
-            total -= sizes[name]
-    return total
+class Day(NamedTuple):
+    """A day of a folder that is not being written."""
+
+    name: str
+    size: int
+    """Bytes of its data file and index."""
+
+    @property
+    def date(self) -> str:
+        return self.name.removesuffix(SUFFIX)
 
 
-def _end_of(name: str) -> float:
-    return timegm(time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")) + _SECONDS
+def other_days(folder: Folder, current: str) -> list[Day]:
+    """Return the days of a folder without the file `current`, the oldest first; files that gputop
+    did not write are none."""
+    names = sorted(name for name in folder.names() if name != current and _is_ours(folder, name))
+    return [Day(name, _size(folder, name)) for name in names]
+
+
+def delete_days(folder: Folder, days: Iterable[Day]) -> None:
+    for day in days:
+        for part in (day.name, day.name + INDEX):
+            with suppress(OSError):
+                if _has_magic(folder, part):
+                    folder.remove(part)
 
 
 def _is_ours(folder: Folder, name: str) -> bool:
     """Whether a file is a day that gputop wrote."""
     try:
-        is_day = _DAY.fullmatch(name) is not None and _end_of(name) > 0
-        return is_day and _has_magic(folder, name)
+        time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")
+        return _DAY.fullmatch(name) is not None and _has_magic(folder, name)
     except (OSError, ValueError):
         return False
 

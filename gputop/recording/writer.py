@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,10 +14,10 @@ from msgspec.structs import replace
 from gputop.errors import GputopError
 from gputop.files import open_folder, open_parent, reason_of
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import duration, size
+from gputop.model.machine.text import counted, duration, size
 from gputop.recording.chunks import ChunkWriter
 from gputop.recording.datafile import DataFile
-from gputop.recording.days import day_file, delete_days
+from gputop.recording.days import Day, day_file, delete_days, other_days
 from gputop.recording.entries import MAX_TIME, SIZE, stream_of
 from gputop.recording.output import DataOutput
 
@@ -24,16 +25,27 @@ _SWOLLEN = 1 / 8
 """Of the room for all days, the part of a day that is large for one."""
 _SET_BACK = 1.0
 """Seconds that a clock may be set back without a message."""
+_SET = 60.0
+"""Seconds by which a clock that is set differs from one that runs."""
+_CALM = 3600.0
+"""Seconds after a start, or after the clock was set, in which no day is too old: a machine may
+begin with a wrong clock."""
+_DAY = 86400.0
 
 
 class Limits(NamedTuple):
     """How much of a recording is kept: of a host, if each has a folder."""
 
     keep: float = float("inf")
-    """Seconds for which a day is kept after its end; a recording in one file has no days."""
+    """Seconds, of which whole days count: so many days with a recording are kept besides today's,
+    whatever the clock says; a recording in one file has no days."""
     size: float = float("inf")
     """Bytes. Beyond them days are deleted, the oldest first, but not today's: if that alone takes
     as much, nothing is recorded until tomorrow."""
+
+    @property
+    def days(self) -> float:
+        return math.ceil(self.keep / _DAY) if math.isfinite(self.keep) else self.keep
 
 
 NO_LIMITS = Limits()
@@ -54,11 +66,16 @@ class RecordingWriter:
         say: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         hosts: int = 1,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make what is missing, except the folder of a file. `every`: seconds between two frames. A
         path that is a folder or ends with / is taken as a folder. `hosts`: how many share the file,
-        of which each gets a part of its own. GputopError."""
+        of which each gets a part of its own. `uptime`: seconds that nobody sets. GputopError."""
         self._every, self._limits, self._say, self._clock = every, limits, say, clock
+        self._uptime, self._offset = uptime, clock() - uptime()
+        self._calm_until: float | None = uptime() + _CALM
+        """When old days may be deleted, by `uptime`; None once that has come."""
+        self._is_warned = False
         self._is_folder = path.endswith("/") or os.path.isdir(path)
         self.path = os.path.abspath(path)
         self._chunks: dict[str, ChunkWriter] = {}
@@ -126,9 +143,12 @@ class RecordingWriter:
 
     def _current_output(self) -> DataOutput:
         is_due = self._is_folder and day_file(self._clock()) != self._name
+        has_calmed = self._has_calmed()
         if self._output is None or is_due or not self._output.is_there:
             self._open()
         assert self._output is not None
+        if has_calmed:
+            self._make_room(self._output)
         return self._output
 
     def _open(self) -> None:
@@ -152,12 +172,49 @@ class RecordingWriter:
         self._room = self._limits.size
         if self._is_folder:
             with open_folder(self.path) as folder:
-                before = self._clock() - self._limits.keep
-                most = self._limits.size - output.taken
-                self._room -= delete_days(folder, self._name, before, most)
+                days = other_days(folder, self._name)
+                self._warn_of_size(days)
+                surplus = self._surplus(days, self._limits.size - output.taken)
+                delete_days(folder, surplus)
+            self._room -= sum(day.size for day in days[len(surplus) :])
         elif output.taken >= self._room:
             raise GputopError(f"{self.path} {self._is_full}: give another file, or a folder")
         return self._room
+
+    def _surplus(self, days: Sequence[Day], most: float) -> Sequence[Day]:
+        """Return the oldest days, those to be deleted, and say so. `most`: bytes of the rest."""
+        count, limit = 0, f"--keep {self._limits.days:g}d"
+        if self._calm_until is None:
+            count = int(max(0, len(days) - self._limits.days))
+        left = sum(day.size for day in days[count:])
+        while count < len(days) and left > most:
+            left -= days[count].size
+            count, limit = count + 1, f"--max-size {size(int(self._limits.size))}"
+        if count:
+            dates = " to ".join(dict.fromkeys((days[0].date, days[count - 1].date)))
+            self._say(f"deleted {counted(count, 'day')} of {self.path}, {dates} ({limit})")
+        return days[:count]
+
+    def _warn_of_size(self, days: Sequence[Day]) -> None:
+        """Say once if so many days as are to be kept will not have room."""
+        limits, mean = self._limits, sum(day.size for day in days) / max(1, len(days))
+        if self._is_warned or not math.isfinite(limits.days) or mean * limits.days <= limits.size:
+            return
+        self._is_warned = True
+        fits, most = counted(int(limits.size // mean), "day"), size(int(limits.size))
+        kept = f"--keep {limits.days:g}d"
+        self._say(f"--max-size {most} holds about {fits} of {self.path}, not {kept}")
+
+    def _has_calmed(self) -> bool:
+        """Watch the clock; return whether the time in which no day is too old has just ended."""
+        now = self._uptime()
+        before, self._offset = self._offset, self._clock() - now
+        if abs(self._offset - before) > _SET:
+            self._calm_until = now + _CALM
+        if self._calm_until is None or now < self._calm_until:
+            return False
+        self._calm_until = None
+        return True
 
     @property
     def _is_full(self) -> str:
@@ -188,6 +245,7 @@ class HostFolders:
         limits: Limits = NO_LIMITS,
         say: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         """See RecordingWriter. GputopError."""
         self.path = os.path.abspath(path)
@@ -196,7 +254,9 @@ class HostFolders:
         try:
             for host in hosts:
                 folder = f"{self.path}/{_folder_of(host)}/"
-                self._writers[host] = RecordingWriter(folder, every, part, say, clock)
+                self._writers[host] = RecordingWriter(
+                    folder, every, part, say, clock, uptime=uptime
+                )
         except BaseException:
             self.close()
             raise

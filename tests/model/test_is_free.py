@@ -6,15 +6,18 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.fleet.host_summary import lamp
 from gputop.model.health.free import WORDS, count_of_free, is_free, not_free, objections
-from gputop.model.machine.frame import Process
-from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
+from gputop.model.machine.environment import AgentSurroundings
+from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu, MigDevice, Reservation, SlurmJob
 from gputop.model.machine.sections import Activity, Health, Pcie
 from tests.builders import GIB, frame, gpu, process
 
+JOB = SlurmJob(number="4711", user="carol")
 BOB = Reservation(user="bob", since=1960.0)
 CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(), [], None),
@@ -33,6 +36,9 @@ CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(compute_mode="prohibited"), [], "its compute mode is prohibited"),
     (gpu(reservation=BOB), [], "it is reserved by bob, 40s"),
     (gpu(reservation=BOB), [process(1, user="bob")], "processes of bob"),
+    (gpu(slurm_job=JOB), [], "it is held by Slurm job 4711 of carol"),
+    (gpu(slurm_job=JOB), [process(1, user="carol")], "processes of carol"),
+    (gpu(slurm_job=SlurmJob()), [], "it is held by a Slurm job"),
     (gpu(listed="ours"), [], "from inside a container"),
     (gpu(listed="none"), [], "the driver does not say who is on it"),
     (gpu(listed="unknown"), [], "who is on it has not been seen yet"),
@@ -78,9 +84,32 @@ def test_every_short_reason_is_explained() -> None:
     shorts = {
         re.sub(r"[\d.]+G?", "#", objection.short)
         for here, processes, _ in CASES
-        for objection in objections(frame([here], processes), here)
+        for objection in objections(among_jobs(frame([here], processes)), here)
     }
     assert shorts == explained
+
+
+def among_jobs(now: Frame, own: str | None = None) -> Frame:
+    """On a machine where what some jobs of Slurm hold cannot be read."""
+    surroundings = AgentSurroundings(job=own)
+    return replace(now, host=replace(now.host, jobs_unknown=True, surroundings=surroundings))
+
+
+def test_where_jobs_cannot_be_read_only_ones_own_gpus_are_free() -> None:
+    gpus = [gpu(0), gpu(1, slurm_job=JOB), gpu(2)]
+    outside, inside = (among_jobs(frame(gpus), own) for own in (None, "Slurm 4711"))
+    assert [is_free(outside, here) for here in gpus] == [False] * 3
+    assert [is_free(inside, here) for here in gpus] == [False, True, False]
+    assert count_of_free(outside) is None
+    shared = PickRequest(shared=True, min_free=0)
+    assert choose([outside], PickRequest()).gpus is None
+    assert choose([outside], shared).gpus in ((gpus[0],), (gpus[2],))
+
+
+def test_a_job_keeps_its_gpu_from_those_who_would_share_it() -> None:
+    here = gpu(slurm_job=JOB, memory_free=100 * GIB)
+    pick = choose([frame([here])], PickRequest(shared=True, min_free=GIB, max_utilization=1.0))
+    assert (pick.gpus, pick.possible) == (None, True)
 
 
 def test_a_reservation_is_never_looked_past() -> None:

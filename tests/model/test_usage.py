@@ -178,7 +178,9 @@ def test_commands_are_told_apart_by_their_script() -> None:
 def test_jobs() -> None:
     origins = [
         Origin(slurm_job="17", slurm_step="0", pod="p"), Origin(slurm_job="17", slurm_step="1"),
-        Origin(pod="p"), Origin(container=Container(id="0" * 64, name="c")), Origin(), None,
+        Origin(pod="p"), Origin(container=Container(id="0" * 64, name="c")),
+        Origin(unit="session-3.scope"), Origin(), Origin(slurm_step="0", unit="slurmstepd.scope"),
+        None,
     ]  # fmt: skip
     gpus = [gpu(index, listed="all") for index in range(len(origins))]
     here = [process(1, index, origin=origin) for index, origin in enumerate(origins)]
@@ -186,7 +188,7 @@ def test_jobs() -> None:
     count, _ = usage("job", frames)
     assert {key: each.held for key, each in count.rows.items()} == {
         ("slurm 17", "alice"): 20, ("pod p", "alice"): 10, ("container c", "alice"): 10,
-        (NO_JOB, "alice"): 10, (None, "alice"): 10,
+        (NO_JOB, "alice"): 10, (None, "alice"): 30,
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from gputop.commands.record import quoted
 from gputop.recording.reader import Recording
 from tests.agent.driving import until
 from tests.conftest import ME, MachineFactory
+from tests.recording.made import START, frames_from, write
 from tests.sshd import Sshd, sshd
 
 __all__ = ["sshd"]
@@ -127,6 +128,19 @@ def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -
         assert times[-1] > killed - 1.2
         assert Recording(path).losses == ()
         assert len(list(Recording(path).frames("demo"))) == len(Recording(path).times("demo"))
+
+
+@pytest.mark.system
+def test_recordings_of_years_ago_stay_as_the_clock_may_be_ahead(tmp_path: Path) -> None:
+    folder = tmp_path / "days"
+    folder.mkdir(mode=0o700)
+    old = [folder / f"2019-01-0{day}.gputop" for day in range(1, 9)]
+    for path in old:
+        write(path, frames_from(START, 2))
+    with recorder(f"{folder}/", "--demo") as program:
+        assert line(program).startswith("recording the demo ")
+        until(lambda: len(list(folder.glob("*.gputop"))) == len(old) + 1)
+    assert all(path.exists() for path in old)
 
 
 @pytest.mark.system

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import size
 from gputop.recording.days import day_file
 from gputop.recording.reader import Recording
 from gputop.recording.writer import HostFolders, Limits, RecordingWriter
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def record_days(folder: Path, days: int, limits: Limits, samples: int = 3) -> list[str]:
     """Record a few samples a day; the files that are there at the end."""
     clock = Clock()
-    writer = RecordingWriter(f"{folder}/", EVERY, limits, clock=clock)
+    writer = RecordingWriter(f"{folder}/", EVERY, limits, clock=clock, uptime=clock)
     for day in range(days):
         for frame in frames_from(START + DAY * day, samples):
             clock.now = frame.time
@@ -81,6 +82,56 @@ def test_old_days_are_deleted_and_nothing_else(folder: Path) -> None:
     assert {*others, "2020-01-03.gputop"} < set(kept)
 
 
+def recorder(
+    folder: Path, clock: Clock, uptime: Clock, limits: Limits, said: list[str]
+) -> RecordingWriter:
+    return RecordingWriter(f"{folder}/", EVERY, limits, said.append, clock, uptime=uptime)
+
+
+def record_at(writer: RecordingWriter, clock: Clock, uptime: Clock, *times: float) -> None:
+    """Append a frame at each time of the clock, which runs as the machine does."""
+    for when in times:
+        uptime.now += when - clock.now
+        clock.now = when
+        writer.append(HOST, frame_at(when))
+
+
+def days_of(folder: Path) -> list[str]:
+    return sorted(path.name[5:10] for path in folder.iterdir() if path.suffix == ".gputop")
+
+
+def test_a_clock_that_is_ahead_deletes_nothing(folder: Path) -> None:
+    record_days(folder, 3, Limits())
+    limits, said = Limits(keep=10 * DAY), list[str]()
+    clock, uptime = Clock(START + 400 * DAY), Clock(0)
+    writer = recorder(folder, clock, uptime, limits, said)
+    record_at(writer, clock, uptime, *(clock.now + hour * 3600 for hour in range(30)))
+    assert len(days_of(folder)) == 5
+    assert {"11-22", "11-23", "11-24"} < set(days_of(folder))
+    assert said == []
+    clock.now = START + 3 * DAY  # the clock is mended
+    writer.append(HOST, frame_at(clock.now))
+    assert {"11-22", "11-23", "11-24", "11-25"} < set(days_of(folder))
+    writer.close()
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_nothing_is_deleted_in_the_hour_after_a_start_or_a_jump(is_set: bool, folder: Path) -> None:
+    record_days(folder, 6, Limits())
+    said = list[str]()
+    clock, uptime = Clock(START + 6 * DAY), Clock(0)
+    writer = recorder(folder, clock, uptime, Limits(keep=2 * DAY), said)
+    record_at(writer, clock, uptime, *(clock.now + minute * 60 for minute in range(59)))
+    if is_set:
+        clock.now += 300
+        record_at(writer, clock, uptime, *(clock.now + minute * 60 for minute in range(59)))
+    assert (len(days_of(folder)), said) == (7, [])
+    record_at(writer, clock, uptime, clock.now + 120)
+    assert days_of(folder) == ["11-26", "11-27", "11-28"]
+    assert said == [f"deleted 4 days of {folder}, 2026-11-22 to 2026-11-25 (--keep 2d)"]
+    writer.close()
+
+
 def test_the_oldest_days_go_for_their_size(folder: Path) -> None:
     most = 3 * 3000
     names = record_days(folder, 6, Limits(size=most), samples=12)
@@ -88,6 +139,18 @@ def test_the_oldest_days_go_for_their_size(folder: Path) -> None:
     assert sizes <= most + 300  # a sample
     assert names[-1] == "2026-11-27.gputop.index"
     assert 2 < len(names) < 12
+
+
+def test_a_size_that_does_not_hold_what_is_to_be_kept_is_said_once(folder: Path) -> None:
+    record_days(folder, 2, Limits(), samples=12)
+    each = sum(path.stat().st_size for path in folder.iterdir()) / 2
+    clock, uptime, said = Clock(START + 2 * DAY), Clock(0), list[str]()
+    limits = Limits(keep=30 * DAY, size=4.5 * each)
+    writer = recorder(folder, clock, uptime, limits, said)
+    record_at(writer, clock, uptime, *(clock.now + day * DAY for day in range(2)))
+    text = f"--max-size {size(int(limits.size))} holds about 4 days of {folder}, not --keep 30d"
+    assert said == [text]
+    writer.close()
 
 
 def test_where_today_alone_is_too_much_it_waits_for_tomorrow(folder: Path) -> None:
@@ -99,6 +162,7 @@ def test_where_today_alone_is_too_much_it_waits_for_tomorrow(folder: Path) -> No
         writer.append(HOST, frame)
     assert said == [
         f"{folder} has reached --max-size 4K; nothing is recorded until tomorrow",
+        f"deleted 1 day of {folder}, 2026-11-22 (--max-size 4K)",
         f"writing to {folder} again",
     ]
     assert list(Recording(folder).times(HOST))[-1] == START + DAY

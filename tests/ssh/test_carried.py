@@ -121,6 +121,18 @@ def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path:
     until(lambda: not sshd.processes(there), within=2)
 
 
+def test_a_brief_agent_that_is_carried(sshd: Sshd, kept: MachineFactory) -> None:
+    machine = kept("h200x8")
+    sshd.host("bare", machine.env, path=SYSTEM)
+    environ = {**os.environ, "GPUTOP_SSH_CONFIG": str(sshd.config)}
+    command = [sys.executable, "-m", "gputop", "-H", "bare", "--once"]
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "8 GPUs, 2 free" in done.stdout
+    assert "cannot read it" not in done.stdout
+
+
 def test_no_python_that_is_new_enough(sshd: Sshd, tmp_path: Path) -> None:
     (tmp_path / "python3").write_text(_OLD)
     (tmp_path / "python3").chmod(0o755)

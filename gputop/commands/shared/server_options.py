@@ -18,6 +18,8 @@ from gputop.model.machine.text import printable
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|([\w.-]+)):([0-9]{1,5})", re.ASCII)
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{24,128}")
+
 
 class Address(NamedTuple):
     """A name or an IP address, and a port; port 0 is any free one."""
@@ -75,11 +77,29 @@ def authorization(path: str | None) -> str | None:
     other users may read the file."""
     if path is None:
         return None
-    line = read_file(path).decode("utf-8", "replace").strip()
+    line = secret_line(path)
+    user, colon, password = line.partition(":")
+    if not (user and colon and password):
+        raise UsageError(f"{printable(path)} must be one line, USER:PASSWORD")
+    return f"Basic {b64encode(line.encode()).decode()}"
+
+
+def token_of(path: str) -> str:
+    """Return the secret part of an address, from a file. UsageError, also if other users may read
+    the file."""
+    token = secret_line(path)
+    if _TOKEN.fullmatch(token) is None:
+        raise UsageError(
+            f"{printable(path)} must be one line of 24 to 128 letters, digits, - and _,"
+            " as openssl rand -hex 16 makes it"
+        )
+    return token
+
+
+def secret_line(path: str) -> str:
+    """Return the one line of a file; empty if it has more. UsageError if others may read it."""
+    text = read_file(path).decode("utf-8", "replace").strip()
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(f"{printable(path)} is readable by others: chmod go= it")
-    user, colon, password = line.partition(":")
-    if not (user and colon and password) or "\n" in line:
-        raise UsageError(f"{printable(path)} must be one line, USER:PASSWORD")
-    return f"Basic {b64encode(line.encode()).decode()}"
+    return "" if "\n" in text else text

@@ -74,6 +74,8 @@ class BrowserServer:
         self._files = {f"static/{name}": Path(str(statics.joinpath(name))) for name in _STATIC}
         self._files[""] = Path(__file__).parent / "app_index.html"
         self._host = ""
+        self._code = WSCloseCode.OK
+        """What a page is told when its view ends."""
 
     def run(self, host: str, port: int, ready: Callable[[str, int], None]) -> None:
         """Serve until SIGINT or SIGTERM. GputopError.
@@ -101,6 +103,7 @@ class BrowserServer:
             ready(self._prefix, runner.addresses[0][1])
             await stopped.wait()
         finally:
+            self._code = WSCloseCode.GOING_AWAY
             await self._seats.clear()
             await runner.cleanup()
 
@@ -154,6 +157,7 @@ class BrowserServer:
                 viewer = Viewer()
                 await viewer.start(self._command, self._door(), _window(request.query))
                 await _pass_on(connection, viewer, lost)
+                await connection.close(code=self._code)
         except NoSeatError as error:
             return _refusal(503, str(error))
         except ViewerError as error:
@@ -201,7 +205,7 @@ async def _pass_on(connection: web.WebSocketResponse, viewer: Viewer, lost: asyn
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, connection.close(), viewer.end(), return_exceptions=True)
+        await asyncio.gather(*tasks, viewer.end(), return_exceptions=True)
 
 
 async def _draw(viewer: Viewer, connection: web.WebSocketResponse) -> None:

@@ -34,7 +34,7 @@ from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.resolve import resolve
-from gputop.model.health.free import ObjectionCode, count_of_free, objections
+from gputop.model.health.free import ObjectionCode, count_of_free, jobs_note, objections
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
@@ -101,7 +101,7 @@ class GpuPick(msgspec.Struct, frozen=True):
     possible: bool
     """Whether waiting can help."""
     note: str | None
-    """A sentence on what the caller's own CUDA_VISIBLE_DEVICES leaves."""
+    """What the caller's own CUDA_VISIBLE_DEVICES leaves, and what is not known of Slurm's jobs."""
     slices: tuple[MigSlice, ...] | None = None
     """The MIG devices that are picked in place of whole GPUs; `gpus` then has the GPU of each."""
     slice_reasons: dict[str, str] = {}
@@ -147,7 +147,8 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     Raises UsageError for an `exclude` that names nothing.
     """
     frame = frames[-1]
-    barred, note = _out_of_sight(frame, wanted)
+    barred, hidden_by = _out_of_sight(frame, wanted)
+    note = "; ".join(filter(None, (hidden_by, jobs_note(frame)))) or None
     barred |= _excluded(frame, wanted.exclude)
     reasons: dict[int, str] = {}
     able: list[_GpuCandidate] = []

@@ -38,6 +38,7 @@ from gputop.model.machine.environment import (
     Environ,
     job_gpus,
     job_of,
+    slurm_ids,
 )
 from gputop.model.machine.probed import Probed
 
@@ -47,7 +48,6 @@ _NO_PIPE = "/dev/null"
 """The pipe folder that keeps a program off MPS although a server runs."""
 _INDEX = re.compile(r"[0-9]{1,9}")
 _MIG_INDEX = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
-_IDS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _MOST = 1024
 """The most GPUs of a job that are read: more than a machine has."""
 
@@ -312,19 +312,6 @@ def _constrained(ids: Sequence[int], value: str | None) -> bool | None:
         return False
     renumbered = value == ",".join(map(str, range(len(ids))))
     return True if renumbered or (value or "").startswith(("GPU-", "MIG-")) else None
-
-
-def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
-    """Read the numbers of a job's GPUs, `0,1` or `0-1`; empty if the text is anything else."""
-    ids: list[int] = []
-    for text in (job_gpus or "").split(","):
-        match = _IDS.fullmatch(text)
-        if match is None:
-            return ()
-        ids += range(int(match[1]), int(match[2] or match[1]) + 1)
-        if len(ids) > _MOST:
-            return ()
-    return tuple(dict.fromkeys(ids))
 
 
 # --- MPS servers ---------------------------------------------------------------------------------

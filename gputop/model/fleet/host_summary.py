@@ -95,4 +95,4 @@ def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
     if not (objection.is_sure or any(reason.is_sure for reason in objections(frame, gpu))):
         return "unknown"
     is_idle = gpu.idle_for is not None and gpu.idle_for >= idle_after
-    return "idle" if is_idle and objection.code not in ("mode", "reserved") else "used"
+    return "idle" if is_idle and objection.code not in ("mode", "reserved", "job") else "used"

@@ -2,7 +2,8 @@
 `gputop free`, `--once` and `--json`.
 
 A GPU is free if no process computes on it, little of its memory is in use, it is healthy, its mode
-lets a job have it, it is not reserved, and it is not at work. If in doubt, it is not free.
+lets a job have it, it is not reserved or held by a job of Slurm, and it is not at work. If in
+doubt, it is not free.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.limits import is_unified
-from gputop.model.machine.summary import reserved_words, users, users_of
+from gputop.model.machine.summary import (
+    is_own_job,
+    job_words,
+    reserved_words,
+    users,
+    users_of,
+)
 from gputop.model.machine.text import percent, printable, size
 
 AT_WORK = 0.1
@@ -27,17 +34,19 @@ UNSEEN = (
     "whether others are on it cannot be seen from inside a container"
     " (gputop free --shared --min-free SIZE goes by memory alone)"
 )
+JOBS_UNSEEN = "whether a Slurm job holds it cannot be read"
 
 ObjectionCode = Literal[
-    "health", "silent", "mode", "reserved", "unseen", "unlisted", "users", "exclusive", "memory",
-    "work",
+    "health", "silent", "mode", "reserved", "job", "unseen", "unlisted", "users", "exclusive",
+    "memory", "work",
 ]  # fmt: skip
 """
 health    it is lost, or has a finding that keeps new work off it
 silent    it does not answer, its UUID is not known, or it is asleep and is not asked
 mode      it is in MIG mode, where a job gets an instance, or no program may use it
 reserved  somebody has it with `gputop run` or `gputop reserve`
-unseen    gputop sees only the processes of its own container
+job       a job of Slurm holds it, other than gputop's own
+unseen    gputop sees only the processes of its own container, or not what Slurm's jobs hold
 unlisted  the driver does not list its processes
 users     processes compute on it
 exclusive processes compute on it, and its mode lets no others in
@@ -54,6 +63,8 @@ WORDS = (
     ("MIG mode", "a job gets a MIG device, not the GPU"),
     ("prohibited", "its compute mode keeps programs off it"),
     ("reserved", "somebody has it with gputop run or gputop reserve"),
+    ("Slurm job", "a job of Slurm holds it, with a process on it or without"),
+    ("jobs unseen", "Slurm's jobs run here, and which GPUs they hold cannot be read"),
     ("none seen", "in a container: processes outside of it cannot be seen"),
     ("not listed", "the driver does not list its processes"),
     ("in use", "somebody's processes compute on it"),
@@ -128,6 +139,13 @@ def free_words(frame: Frame) -> list[str]:
     return [*words, f"{slices} of {total} slices free"] if total and slices is not None else words
 
 
+def jobs_note(frame: Frame) -> str | None:
+    """Return a sentence where it is not known which GPUs the jobs of Slurm hold; otherwise None."""
+    if not frame.host.jobs_unknown:
+        return None
+    return "Slurm's jobs run here, and which GPUs they hold cannot be read: only root can"
+
+
 def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Iterator[Objection]:
     """Yield every reason against it: first its state and mode, then its users. Each is worked out
     only when it is asked for."""
@@ -137,15 +155,10 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     yield from _state(gpu)
     if device is None:
         yield from _mode(gpu)
-    claim = []
-    for reservation in (gpu.reservation, None if device is None else device.reservation):
-        if reservation is not None:
-            words = reserved_words(reservation, frame.time)
-            claim.append(_objection("reserved", "reserved", f"it is {words}"))
     in_use = bool(_on(frame, gpu, device))
-    yield from () if in_use else claim
+    yield from () if in_use else _claims(frame, gpu, device)
     yield from _processes(frame, gpu, device)
-    yield from claim if in_use else ()
+    yield from _claims(frame, gpu, device) if in_use else ()
     if gpu.state != "lost" and (sick := blocking(frame, gpu)):
         yield _objection(
             "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}", "error"
@@ -191,6 +204,19 @@ def _mode(gpu: Gpu) -> Iterator[Objection]:
         yield _objection("mode", "MIG mode", text)
     if gpu.compute_mode == "prohibited":
         yield _objection("mode", "prohibited", "its compute mode is prohibited")
+
+
+def _claims(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
+    """Yield who has a right to it, whether anybody is on it or not."""
+    job = gpu.slurm_job
+    if job is not None and not is_own_job(frame, job):
+        yield _objection("job", "Slurm job", f"it is {job_words(job)}")
+    for reservation in (gpu.reservation, None if device is None else device.reservation):
+        if reservation is not None:
+            words = reserved_words(reservation, frame.time)
+            yield _objection("reserved", "reserved", f"it is {words}")
+    if job is None and frame.host.jobs_unknown:
+        yield _objection("unseen", "jobs unseen", JOBS_UNSEEN, "warning")
 
 
 def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:

@@ -11,6 +11,8 @@ from gputop.model.machine.summary import (
     by_instance,
     count_without_user,
     draws_only,
+    job_words,
+    pending_job,
     pending_reservation,
     reserved_words,
     tells_users,
@@ -21,8 +23,8 @@ from gputop.model.machine.text import MISSING
 
 
 def who(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> str:
-    """Return the users of a GPU or MIG device, most memory first, and who has reserved it; or
-    `free`, or why neither can be said."""
+    """Return the users of a GPU or MIG device, most memory first, and who has reserved
+    or holds it; or `free`, or why neither can be said."""
     people, unnamed = users(frame, gpu), count_without_user(frame, gpu)
     if device is not None:
         here = by_instance(frame).get((gpu.uuid, *device.instance_ids), ())
@@ -33,6 +35,8 @@ def who(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> str:
         reservation = None if people else device.reservation
     if reservation is not None:
         words.append(reserved_words(reservation, frame.time))
+    if device is None and (job := pending_job(frame, gpu)) is not None:
+        words.append(job_words(job))
     return (
         " ".join(filter(None, words))
         or vacancy(frame, gpu, device, is_free(frame, gpu, device))

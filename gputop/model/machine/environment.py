@@ -56,6 +56,8 @@ JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "_CONDO
 """Variables that are set in the jobs of a batch system, and the system's name."""
 JOB_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """Variables with the machine's numbers of a step's or job's GPUs; the first that is set counts."""
+_IDS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+_MOST_IDS = 1024
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
 """Variables with a process's number on its machine, which most programs take for its cuda:k."""
@@ -155,6 +157,19 @@ def job_of(variables: Mapping[str, str]) -> str | None:
 def job_gpus(variables: Mapping[str, str]) -> str | None:
     """Return the machine's numbers of the GPUs of a Slurm step, or of its job; None without any."""
     return next((variables[name] for name in JOB_GPUS if name in variables), None)
+
+
+def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
+    """Read the numbers of a job's GPUs, `0,1` or `0-1`; empty if the text is anything else."""
+    ids: list[int] = []
+    for text in (job_gpus or "").split(","):
+        match = _IDS.fullmatch(text)
+        if match is None:
+            return ()
+        ids += range(int(match[1]), int(match[2] or match[1]) + 1)
+        if len(ids) > _MOST_IDS:
+            return ()
+    return tuple(dict.fromkeys(ids))
 
 
 def parse_environ(block: bytes) -> Environ:

@@ -78,6 +78,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nested: bool = False
     """gputop runs in a PID namespace below the first, as in a container: the driver's PIDs are not
     those of this /proc."""
+    jobs_unknown: bool = False
+    """Slurm's jobs run here, and which GPUs they hold cannot be read, at least of some."""
     surroundings: AgentSurroundings = AgentSurroundings()
     """What gputop itself can reach: NVML lists no other GPU."""
 

@@ -146,6 +146,15 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """`orphan`, `zombie_child`, `other_namespace`, `open` or `monitor`."""
 
 
+class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of Slurm that holds a GPU, with a process on it or without."""
+
+    number: str | None = None
+    """As `4711`, from its control group; None where that is not named by it."""
+    user: str | None = None
+    """Whose job it is."""
+
+
 def _profiles(devices: tuple[MigDevice, ...]) -> str:
     return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
 
@@ -237,6 +246,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     reservation: Reservation | None = None
     """The oldest one, if the GPU is reserved."""
+    slurm_job: SlurmJob | None = None
+    """The job of Slurm that holds it; None also where that cannot be read (`host.jobs_unknown`)."""
 
     identity: Identity | None = None
     bar1: Bar1Memory | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, Reservation
+from gputop.model.machine.gpu import Gpu, Reservation, SlurmJob
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import counted, duration, printable
 
@@ -51,6 +51,27 @@ def reserved_words(reservation: Reservation, now: float) -> str:
     """Say who has reserved a GPU, and for how long so far; `now` in seconds since the epoch."""
     age = duration(max(0.0, now - reservation.since))
     return f"reserved by {printable(reservation.user, 40)}, {age}"
+
+
+def pending_job(frame: Frame, gpu: Gpu) -> SlurmJob | None:
+    """Return the job of Slurm that holds a GPU and has nobody on it; otherwise None."""
+    is_used = bool(_on_gpu(frame, gpu))
+    there = gpu.slurm_job is not None and gpu.slurm_job.user in users(frame, gpu)
+    unnamed = is_used and gpu.slurm_job is not None and gpu.slurm_job.user is None
+    return None if there or unnamed else gpu.slurm_job
+
+
+def job_words(job: SlurmJob) -> str:
+    """Say which job holds a GPU: `held by Slurm job 4711 of alice`."""
+    number = "" if job.number is None else f" {printable(job.number, 20)}"
+    return f"held by {'Slurm' if number else 'a Slurm'} job{number}" + (
+        f" of {printable(job.user, 40)}" if job.user else ""
+    )
+
+
+def is_own_job(frame: Frame, job: SlurmJob) -> bool:
+    """Whether gputop runs in a job itself."""
+    return frame.host.surroundings.job == f"Slurm {job.number}"
 
 
 def count_of_users(frame: Frame) -> str:

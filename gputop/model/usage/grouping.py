@@ -32,7 +32,8 @@ def _script(command: str) -> str:
 
 def _job(process: Process) -> str | None:
     """Return the Slurm job, the pod or the container, whichever is there first. It counts with its
-    user: with a cgroup delegated to him, a user can name a group as another user's job."""
+    user: with a cgroup delegated to him, a user can name a group as another user's job. None where
+    its control groups say nothing, not even its unit, as in many containers and without systemd."""
     origin = process.origin
     if origin is None:
         return None
@@ -40,7 +41,10 @@ def _job(process: Process) -> str | None:
         return f"slurm {origin.slurm_job}"
     if origin.pod:
         return f"pod {origin.pod}"
-    return f"container {origin.container.label}" if origin.container else NO_JOB
+    if origin.container:
+        return f"container {origin.container.label}"
+    is_outside = origin.unit is not None and origin.slurm_step is None
+    return NO_JOB if is_outside else None
 
 
 GROUPINGS: dict[str, Grouping] = {
@@ -57,3 +61,17 @@ GROUPINGS: dict[str, Grouping] = {
     "host": Grouping(("host",), lambda host, _gpu, _process: (host,)),
 }
 """By the words of --by."""
+
+
+def grouping_of(by: str) -> Grouping:
+    """Return the grouping for words of --by, as `user,host`. KeyError for any other word."""
+    groupings = [GROUPINGS[word] for word in by.split(",")]
+    columns = tuple(dict.fromkeys(name for each in groupings for name in each.columns))
+
+    def key(host: str, gpu: Gpu, process: Process) -> UsageKey:
+        cells: dict[str, str | None] = {}
+        for each in groupings:
+            cells |= zip(each.columns, each.key(host, gpu, process), strict=True)
+        return tuple(cells.values())
+
+    return groupings[0] if len(groupings) == 1 else Grouping(columns, key)

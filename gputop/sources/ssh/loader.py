@@ -53,7 +53,9 @@ class Carried:
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
-        exec(compile(self._modules[name][1], module.__file__, "exec"), module.__dict__)
+        # Else the future import above would make strings of annotations, which gputop reads.
+        code = compile(self._modules[name][1], module.__file__, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 
     def forget(self, package: str) -> None:
         """Remove a package, and what of it was imported."""

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits
-from gputop.model.machine.summary import reserved_words
+from gputop.model.machine.summary import job_words, reserved_words
 from gputop.model.machine.text import clock_time, counted, duration, ranges, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, nvlinks, rating
 from gputop.model.metrics import graph
@@ -110,6 +110,8 @@ def gpu_lines(
     yield from summary_lines(paper, shown.frame, gpu)
     if gpu.reservation is not None:
         yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
+    if gpu.slurm_job is not None:
+        yield from paper.wrapped(job_words(gpu.slurm_job), 1, "notice")
     for sentence in limits(shown.frame, gpu):
         yield from paper.wrapped(sentence, 1, "quiet")
     yield from title("Processes")

@@ -120,6 +120,7 @@ class GpuColumns:
         frame = self._frame
         shared = any(
             summary.pending_reservation(frame, gpu) is not None
+            or summary.pending_job(frame, gpu) is not None
             or len(summary.users(frame, gpu)) + (summary.count_without_user(frame, gpu) > 0) > 1
             for gpu in gpus
         )

@@ -51,11 +51,12 @@ class Occupants:
         if room - width_of(since) < _LEAST_NAME:
             since = []
         pieces = self._names(line, room - width_of(since))
-        reserved = self._reserved(line, room - width_of([*pieces, *since]), bool(pieces))
+        left = room - width_of([*pieces, *since])
+        claim = self._reserved(line, left, bool(pieces)) or self._held(line, left, bool(pieces))
         if pieces:
-            pieces += [*since, *reserved]
-        elif reserved:
-            pieces = reserved
+            pieces += [*since, *claim]
+        elif claim:
+            pieces = claim
         elif mark is None or mark[1] != "alarm":
             pieces = [self._nobody(line)]
             if not self.is_free(line) and width_of([*pieces, *since]) <= room:
@@ -112,6 +113,26 @@ class Occupants:
             choices = choices[:2]
         elif room < len(short) + _SHORT_NAME:
             choices = choices[3:]
+        return next((pieces for pieces in choices if width_of(pieces) <= room), [])
+
+    def _held(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
+        """Return which job of Slurm holds the GPU without a process on it, in the longest words
+        that fit, and whose it is."""
+        job = summary.pending_job(self._frame, line.gpu) if line.device is None else None
+        if job is None:
+            return []
+        number = "Slurm job" if job.number is None else f"job {job.number}"
+        owner: list[Piece] = (
+            [(self._glyphs.text(job.user), user_role(job.user))] if job.user else []
+        )
+        blank = " " * bool(owner)
+        choices: list[list[Piece]] = [
+            [*owner, (f"{blank}Slurm {number.removeprefix('Slurm ')}", "notice")],
+            [*owner, (f"{blank}{number}", "notice")],
+            [(number, "notice")],
+        ]
+        if others:
+            choices = [[(" held by ", "notice"), *owner]] if owner else []
         return next((pieces for pieces in choices if width_of(pieces) <= room), [])
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
