@@ -33,7 +33,7 @@ _CONSOLE = [
     if language == "console" or text.startswith("$ ")
     if not place.startswith("a recording")  # tests/test_usage.py makes it
 ]
-_GROUPS = '[groups]\nlab = ["node[01-04]"]\n'
+_GROUPS = '[groups]\nlab = ["node[01-04]"]\ngpu = ["gpu[01-40]"]\n'
 _TRAIN = {
     "base": "h200x8",
     "gpu": {"memory": {"used": 41645455933}},

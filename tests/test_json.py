@@ -162,6 +162,7 @@ def expected_gpu(index: int, gpu: Json, era: int) -> Json:
         "stale_for": None,
         "error": None,
         "idle_for": None,
+        "slurm_job": None,
         "numa_node": at(gpu, "gpu_numa") if era >= 580 else None,
     }
     for field, path, (low, high), unit in TABLE:

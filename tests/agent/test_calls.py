@@ -138,7 +138,8 @@ def test_a_call_that_is_not_supported_costs_only_its_own_fields(
         for frame in (agent.line(), agent.refresh()):
             whole, broken = map(told, frame["gpus"])
             unset = {field for field in whole if whole[field] is None}
-            assert unset == {"stale_for", "error", "numa_node"}  # no card of its own has a node
+            # No card of its own has a node, and Slurm is not here.
+            assert unset == {"stale_for", "error", "numa_node", "slurm_job"}
             assert broken == without(function, 1, whole)
 
 

@@ -127,7 +127,8 @@ VALUES = (
 FIELDS = tuple(value.field for value in VALUES if value.field)
 OURS = {
     "memory_unaccounted": "gputop works it out", "free": "", "not_free": "", "idle_for": "",
-    "holders": "", "holders_known": "", "reservation": "", "listed": "", "state": "",
+    "holders": "", "holders_known": "", "reservation": "", "slurm_job": "",
+    "listed": "", "state": "",
     "stale_for": "", "error": "", "numa_node": "nvidia-smi topo has it", "cores": "nobody else",
     "sm": "", "mig": "test_values.py compares it", "throttle.reasons": "",
     "throttle.lasting": "over several samples", "throttle.shares": "",

@@ -123,9 +123,9 @@ def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path:
 
 def test_a_brief_agent_that_is_carried(sshd: Sshd, kept: MachineFactory) -> None:
     machine = kept("h200x8")
-    sshd.host("bare", machine.env, path=SYSTEM)
+    sshd.host("brief", machine.env, path=SYSTEM)
     environ = {**os.environ, "GPUTOP_SSH_CONFIG": str(sshd.config)}
-    command = [sys.executable, "-m", "gputop", "-H", "bare", "--once"]
+    command = [sys.executable, "-m", "gputop", "-H", "brief", "--once"]
     done = subprocess.run(
         command, env=environ, capture_output=True, text=True, timeout=300, check=True
     )
