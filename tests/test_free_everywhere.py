@@ -31,7 +31,7 @@ def command_free(here: Machine) -> list[int]:
     """All that `gputop free` would give away."""
     command = [*GPUTOP, "free", "--window", "0.2", "--json", "-n"]
     refused = json.loads(here.run([*command, "99"]).stdout)["refused"]
-    count = len(here.scenario["gpus"]) - len(refused)
+    count = len(here.scenario["gpus"]) - sum("mig" not in gpu for gpu in refused)
     if count == 0:
         return []
     return sorted(gpu["gpu"] for gpu in json.loads(here.run([*command, str(count)]).stdout)["gpus"])

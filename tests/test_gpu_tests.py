@@ -74,10 +74,8 @@ def test_in_short(machine: MachineFactory, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(SINGLE, id="single"),
         pytest.param({**SINGLE, "base": "era-535"}, id="era-535"),
-        *("h200x8", "mixed", "rtx4080s", "l40s", "h100-mig", "mig-processes"),
-        *("gh200", "gb10", "vgpu", "x16"),
+        *("h200x8", "mixed", "mig-processes", "gb10"),
     ],
 )
 def test_a_driver_that_tells_the_truth(
@@ -129,10 +127,8 @@ def test_a_driver_that_lies_about_programs(
 @pytest.mark.parametrize(
     ("field", "lie"),
     [
-        ("memory.used", "12345"), ("temperature.gpu", "99"),
-        ("uuid", "GPU-0"), ("mig.mode.current", "Enabled"), ("clocks.max.sm", "1"),
-        ("serial", "12"), ("compute_mode", "Prohibited"), ("fan.speed", "30"),
-        ("ecc.errors.uncorrected.volatile.total", "7"), ("pstate", "P8"),
+        ("memory.used", "12345"), ("uuid", "GPU-0"), ("mig.mode.current", "Enabled"),
+        ("compute_mode", "Prohibited"), ("ecc.errors.uncorrected.volatile.total", "7"),
     ],
 )  # fmt: skip
 def test_values_that_differ(machine: MachineFactory, tmp_path: Path, field: str, lie: str) -> None:
@@ -144,7 +140,7 @@ def test_values_that_differ(machine: MachineFactory, tmp_path: Path, field: str,
 
 @pytest.mark.system
 @pytest.mark.long
-@pytest.mark.parametrize("order", [[1, 0, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0], [0, 1]])
+@pytest.mark.parametrize("order", [[1, 0, 2, 3, 4, 5, 6, 7], [0, 1]])
 def test_another_order(machine: MachineFactory, tmp_path: Path, order: list[int]) -> None:
     here = machine({"base": "h200x8", "cuda_order": order})
     done = gpu_tests(here, tmp_path, "tests/gpu/test_mapping.py")

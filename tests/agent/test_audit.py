@@ -137,7 +137,7 @@ OBSTACLES: list[tuple[Obstacle, str]] = [
     (by_device, "is not a regular file"),
     (by_folder, "is not a regular file"),
     (by_socket, "is not a regular file"),
-    (by_mode, "may be written to by others"),
+    (by_mode, "is writable by others"),
     (by_open_folder, "may be written to by others"),
     (by_owner, "belongs to user 65534"),
     (by_folder_of_another, "belongs to user 65534"),

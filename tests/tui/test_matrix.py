@@ -203,7 +203,7 @@ PAGES = (
     (b"M", "Esc back"),
     (b"s", "Sort by"),
     (b"K", "SIGTERM to"),
-    (b"\r", "Origin"),
+    (b"\r", "On the GPUs"),
     (b"\x1b[Zj\r", "The last minute"),
 )
 """Keys, of which the last opens the page again, and what is on it."""
