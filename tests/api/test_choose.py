@@ -166,6 +166,7 @@ except gputop.NotEnoughGpusError:
     assert read_locks() == []
 
 
+@pytest.mark.long
 def test_on_a_machine_with_mig(machine: MachineFactory) -> None:
     """A GPU in MIG mode is no answer, and beside it an index is none."""
     here = machine("mig")
