@@ -12,22 +12,14 @@ from textual.events import Paste
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.gpu import mig_number
 from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS
-from gputop.model.processes.target import SignalTarget, own_on, signal_targets
+from gputop.model.processes.target import signal_targets
 from gputop.protocol.messages import Probe, Reply, Signal
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import PanesDialog
-from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.dialogs.signal_state import (
-    NOT_NOW,
-    READ_ONLY,
-    TARGET_GONE,
-    SignalDialogState,
-    why_none,
-)
+from gputop.tui.dialogs.signal_state import TARGET_GONE
 from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
@@ -49,6 +41,7 @@ from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
+from gputop.tui.signal_control import SignalControl
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.themes import show_users
 
@@ -84,6 +77,7 @@ class MainScreen(TableScreen):
         self.marks = MarkControl(self)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
+        self.signals = SignalControl(self, self._send, lambda: self.pids.is_exact)
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: ShownFrame | None = None
         self._following = True
@@ -461,26 +455,14 @@ class MainScreen(TableScreen):
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""
         if self._shown is not None:
-            self._open_signals(self._shown.frame, *self._targets(self._shown))
+            self.signals.open_for_selected(self._shown)
 
     @property
     def _moment(self) -> Moment:
         return "now" if self._shown is None else self._shown.moment
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
-
-    def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
-        """Open the dialog for processes, or say in it why there are `none`. It takes no processes
-        of the past: their PIDs may belong to others now."""
-        if self.settings.readonly:
-            self.post_message(Note(READ_ONLY))
-            return
-        obstacle = NOT_NOW.get(self._moment, "" if targets else none)
-        targets = () if self._moment != "now" else targets
-        state = SignalDialogState(targets, obstacle, frame)
-        state.is_aimed = not self.gpus.is_active and self.pids.is_exact
-        self.app.push_screen(SignalScreen(state, self._send))
+        self.signals.open(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
 
     def _send(self, request: Signal, receiver: ReplyReceiver) -> None:
         """Send signals; the table takes their verdicts even after their dialog is closed."""
@@ -489,20 +471,6 @@ class MainScreen(TableScreen):
     def _receive_verdicts(self, reply: Reply) -> None:
         if self.is_attached:
             self.processes.listing.show_verdicts(reply.verdicts)
-
-    def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
-        """Return the user's own processes on the selected GPU, otherwise the tagged processes,
-        otherwise the selected one; and what to say if there are none."""
-        row = self.gpus.current if self.gpus.is_active else None
-        if row is not None:
-            instance = row.device.instance_ids if row.device else None
-            keys = own_on(shown.frame, row.gpu.key, self.settings.me, instance)
-            number = mig_number(row.gpu.index, *instance) if instance else row.gpu.index
-            reason = f"no process of yours is on GPU {number}"
-        else:
-            keys = self.processes.listing.targets(self.processes.current)
-            reason = why_none(self.processes.current)
-        return signal_targets(shown.frame, keys, shown.names), reason
 
     # Notes that are shown for a while.
 
