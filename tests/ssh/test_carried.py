@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import (
@@ -26,10 +28,10 @@ from gputop.protocol.messages import (
     Stack,
 )
 from gputop.sources.ask import ask
-from gputop.sources.ssh.carry import fitting
-from gputop.sources.ssh.start import RemotePython
+from gputop.sources.ssh.connection import AgentOptions, Connection
 from tests.agent.driving import until
 from tests.conftest import MachineFactory, rest_long
+from tests.ssh.network import through
 from tests.ssh.reading import first_frame, source, why_not
 from tests.sshd import SYSTEM, Sshd, sshd
 from tests.standin.pythons import pythons
@@ -133,6 +135,53 @@ def test_a_brief_agent_that_is_carried(sshd: Sshd, kept: MachineFactory) -> None
     assert "cannot read it" not in done.stdout
 
 
+def test_how_much_is_sent(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """All of it at first, and again unless the settings allow that it stays there."""
+    counted, machine = tmp_path / "sent", kept("h200x8")
+    host = sshd.host("far", machine.env, path=SYSTEM, more=through(sshd, counted))
+    (tmp_path / "gputop").mkdir()
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "gputop", "-H", "far", "--once"]
+
+    def sent() -> int:
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=300, check=True
+        )
+        assert "8 GPUs, 2 free" in done.stdout
+        return int(counted.read_text())
+
+    before = sshd.files(host)
+    assert 100_000 < sent() < 120_000
+    assert sshd.files(host) == before
+    (tmp_path / "gputop/config.toml").write_text("cache_agent = true\n")
+    assert 100_000 < sent() < 120_000
+    assert sent() < 15_000
+    [cached] = [path for path in sshd.files(host) if path.name == "agent"]
+    assert cached == sshd.folder / "hosts/far/home/.cache/gputop/agent"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_slow_network(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """20 kB/s: what arrives is no silence, though all of it takes longer than that may."""
+    more = through(sshd, tmp_path / "sent", rate=20_000)
+    host = sshd.host("slow", kept("h200x8").env, path=SYSTEM, more=more)
+    connection = Connection(host, AgentOptions(None, True), (30.0, 3.0))
+    seen, frames = [""], list[Frame | Reply]()
+    thread = threading.Thread(target=lambda: frames.append(next(connection.messages())))
+    thread.start()
+    while thread.is_alive():
+        if (words := connection.link.words) != seen[-1]:
+            seen.append(words)
+        thread.join(0.01)
+    connection.free()
+    [frame] = frames
+    assert isinstance(frame, Frame)
+    assert len(frame.gpus) == 8
+    words = "the agent is sent there: 0%, the agent is sent there: 31%, the agent is sent there: "
+    assert words in ", ".join(seen)
+
+
 def test_no_python_that_is_new_enough(sshd: Sshd, tmp_path: Path) -> None:
     (tmp_path / "python3").write_text(_OLD)
     (tmp_path / "python3").chmod(0o755)
@@ -142,17 +191,6 @@ def test_no_python_that_is_new_enough(sshd: Sshd, tmp_path: Path) -> None:
         error = why_not(host)
         assert isinstance(error, SourceError)
         assert "there is no Python 3.10 or newer" in str(error)
-
-
-def test_where_compiled_modules_fit() -> None:
-    def python(*suffixes: str) -> RemotePython:
-        return RemotePython("python3", 12, "x86_64", suffixes)
-
-    ours = f".cpython-3{sys.version_info.minor}-{os.uname().machine}-linux-gnu.so"
-    assert fitting(python(ours, ".abi3.so", ".so")) is not None
-    assert fitting(python(ours.replace("gnu", "musl"), ".abi3.so", ".so")) is None
-    assert fitting(python(".cpython-399-x86_64-linux-gnu.so", ".so")) is None
-    assert fitting(python()) is None
 
 
 def test_a_lease(tmp_path: Path) -> None:
