@@ -104,6 +104,7 @@ def test_the_cache(tmp_path: Path) -> None:
         assert run(home, kept(PARCEL)) == [b"%d" % SIZE], change.__name__
 
 
+@pytest.mark.long
 def test_a_cache_that_is_wrong_is_written_anew(tmp_path: Path) -> None:
     cache = tmp_path / ".cache/gputop"
     cache.mkdir(0o700, parents=True)

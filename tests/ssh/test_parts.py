@@ -28,7 +28,7 @@ pytestmark = pytest.mark.system
 
 _OLD = """\
 #!/bin/sh
-echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so
+echo 8 _bz2
 exit 1
 """
 _SHELLS = ("sh", "sh"), ("bash", "bash"), ("dash", "dash"), ("zsh", "zsh"), ("fish", "fish"), (
@@ -67,14 +67,14 @@ python fake 12 _bz2
 gputop-start
 gputop  gputop
 python python3
-python /a/python3.9 9 _bz2
+python /a/python3.8 8 _bz2
 python /b/python3 12
 nvidia-smi /usr/bin/nvidia-smi
 else what
 gputop-ready
 """
     python = RemotePython("/b/python3", 12, "zlib")
-    old = ("python3", "/a/python3.9")
+    old = ("python3", "/a/python3.8")
     assert told(text) == Remote("gputop", None, python, old, "/usr/bin/nvidia-smi")
     assert told(text[:-3]) is None
     assert told(b"gputop-start\ngputop 2-7 /x y/gputop\ngputop-ready\n") == Remote(
@@ -96,7 +96,7 @@ def test_the_choice() -> None:
     assert agent == parcel("bz2")
     assert start.startswith(b"carried %d --protocol" % len(agent.loader))
     assert start.endswith(b" --no-files\n")
-    with pytest.raises(SourceError, match=r"no Python 3\.10 or newer"):
+    with pytest.raises(SourceError, match=r"no Python 3\.9 or newer"):
         choice(Remote("gputop", None, None, ("python3",)), OPTIONS)
     assert AgentOptions(None, False).words(files=True) == "--protocol 2-2 --once"
 
@@ -235,9 +235,9 @@ def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
     assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 2-2 (gputop): ")
     assert "memory of Python 3.12 (/usr/bin/python3)" in carried.text
     assert "too old (x�[2J)" in link_check("carried", Remote("x\x1b[2J", None, python)).text
-    smi_only = link_check("nvidia-smi", Remote(old_pythons=("python3", "/opt/python3.9")))
-    assert (smi_only.level, smi_only.advice) == ("warning", "install gputop or Python 3.10 there")
-    assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in smi_only.text
+    smi_only = link_check("nvidia-smi", Remote(old_pythons=("python3", "/opt/python3.8")))
+    assert (smi_only.level, smi_only.advice) == ("warning", "install gputop or Python 3.9 there")
+    assert "no Python there is 3.9 or newer (python3, /opt/python3.8)" in smi_only.text
     assert "no Python is found there: only nvidia-smi" in link_check("nvidia-smi", Remote()).text
 
 

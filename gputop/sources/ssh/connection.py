@@ -325,6 +325,6 @@ def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes,
         text = smi_text(options.interval)
         return "nvidia-smi", WORDS, f"shell {len(text)}\n".encode() + text, None
     raise SourceError(
-        "gputop is not installed there, and there is no Python 3.10 or newer to run it with, nor "
+        "gputop is not installed there, and there is no Python 3.9 or newer to run it with, nor "
         "nvidia-smi"
     )

@@ -18,13 +18,14 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from types import ModuleType
-from typing import BinaryIO
+from types import CodeType, ModuleType
+from typing import Any, BinaryIO
 
 _NOWHERE = "/dev/null/"
 """The path that modules claim to have: it cannot exist, whatever others do."""
 _STANDIN = "gputop.sources.ssh.standin"
 """Takes msgspec's place."""
+_PYTHON39 = f"{_STANDIN}.python39"
 _PIECE = 1 << 14
 """Bytes of the archive between two lines."""
 _NAME = "agent"
@@ -36,6 +37,11 @@ class Carried:
     def __init__(self, data: bytes) -> None:
         self._modules: dict[str, tuple[str, bytes]] = marshal.loads(data)
         [self.program] = (name for name, (kind, _) in self._modules.items() if kind == "program")
+
+        self._python39: dict[str, Any] = {}
+        """What that module defines, where it is needed."""
+        if sys.version_info < (3, 10):  # noqa: UP036
+            exec(_compiled(self._modules[_PYTHON39][1], _PYTHON39), self._python39)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -51,9 +57,14 @@ class Carried:
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         module.__file__ = f"{_NOWHERE}{name.replace('.', '/')}.py"
-        # Else the future import above would make strings of annotations, which gputop reads.
-        code = compile(self._modules[name][1], module.__file__, "exec", dont_inherit=True)
-        exec(code, module.__dict__)
+        module.__dict__.update(self._python39.get("NAMES", {}))
+        compiled = self._python39.get("compiled", _compiled)
+        exec(compiled(self._modules[name][1], module.__file__), module.__dict__)
+
+
+def _compiled(source: bytes, path: str) -> CodeType:
+    # Else the future import above would make strings of annotations, which gputop reads.
+    return compile(source, path, "exec", dont_inherit=True)
 
 
 def _cache() -> int:

@@ -77,7 +77,7 @@ def link_check(kind: LinkKind, remote: Remote) -> Finding:
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
         "values, and no signals, mapping or details"
     )
-    return Finding("warning", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
+    return Finding("warning", CONNECTION, text, "install gputop or Python 3.9 there").harmless()
 
 
 def _gputop(remote: Remote) -> str:
@@ -91,4 +91,4 @@ def _gputop(remote: Remote) -> str:
 def _pythons(remote: Remote) -> str:
     if not remote.old_pythons:
         return "no Python is found there"
-    return f"no Python there is 3.10 or newer ({', '.join(remote.old_pythons)})"
+    return f"no Python there is 3.9 or newer ({', '.join(remote.old_pythons)})"

@@ -28,19 +28,19 @@ from gputop.model.machine.text import printable
 from gputop.protocol.versions import Versions, parse_versions
 from gputop.sources.ssh.carry import Packer
 
-OLDEST_PYTHON = 10
+OLDEST_PYTHON = 9
 """The minor version of the oldest Python 3 that an agent runs on."""
 _PYTHONS = (
-    "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python",
-    "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
+    "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3.9",
+    "python", "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
     "$HOME/miniconda3/bin/python", "$HOME/miniforge3/bin/python", "$HOME/anaconda3/bin/python",
-    "/opt/conda/bin/python",
+    "/opt/conda/bin/python", "/usr/libexec/platform-python",
 )  # fmt: skip
 """Where to look for a Python, in this order; the first that is new enough is taken."""
 _GPUTOPS = "gputop", "$HOME/.local/bin/gputop", "$HOME/.venv/bin/gputop"
 _ASK_PYTHON = (
     "import sys,zlib,ctypes;from importlib.util import find_spec;v=sys.version_info;"
-    "print(v[1],*filter(find_spec,sys.argv[1:]));sys.exit(v<(3,10))"
+    "print(v[1],*filter(find_spec,sys.argv[1:]));sys.exit(v<(3,9))"
 )
 _RUN_PYTHON = "import sys,zlib;exec(zlib.decompress(sys.stdin.buffer.read(int(sys.argv[1]))))"
 _SHELL = """\
