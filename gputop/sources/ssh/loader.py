@@ -37,7 +37,6 @@ class Carried:
     def __init__(self, data: bytes) -> None:
         self._modules: dict[str, tuple[str, bytes]] = marshal.loads(data)
         [self.program] = (name for name, (kind, _) in self._modules.items() if kind == "program")
-
         self._python39: dict[str, Any] = {}
         """What that module defines, where it is needed."""
         if sys.version_info < (3, 10):  # noqa: UP036
@@ -78,6 +77,7 @@ def _cache() -> int:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     about = os.fstat(folder)
     if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        os.close(folder)
         raise PermissionError(path)
     return folder
 

@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Operators(ast.NodeTransformer):
-    """Replaces `one | other` by `either(one, other)`."""
+    """Replaces `left | right` by `either(left, right)`."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
@@ -35,11 +35,11 @@ def compiled(source: bytes, path: str) -> CodeType:
     return compile(tree, path, "exec", dont_inherit=True)
 
 
-def either(one: Any, other: Any) -> Any:
+def either(left: Any, right: Any) -> Any:
     try:
-        return one | other
+        return left | right
     except TypeError:
-        return Union[one, other]  # noqa: UP007
+        return Union[left, right]  # noqa: UP007
 
 
 def _zip(*values: Iterable[Any], strict: bool = False) -> Iterator[tuple[Any, ...]]:
