@@ -134,7 +134,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="the agent that -H sends to a host without gputop stays in its "
-            "~/.cache/gputop: the next login sends 2 kB instead of 104"
+            "~/.cache/gputop: the next login sends 2 kB instead of 105"
         ),
     ] = False
     groups: Annotated[
