@@ -7,20 +7,20 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from itertools import repeat
-from typing import Any, Generic, NoReturn, TypeVar
+from types import GenericAlias
+from typing import Any, Generic, NoReturn, TypeVar, get_args
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_line, reason
-from gputop.protocol.harmless import check_topology, harmless
+from gputop.protocol.harmless import check_topology, harmless, is_harmless
 from gputop.protocol.messages import (
     AgentMessage,
     Hello,
@@ -54,10 +54,29 @@ _NumberColumns = msgspec.defstruct(
     ],
 )
 """The types of the columns of a Sample's processes."""
-msgspec.convert({}, _NumberColumns)  # known before several threads use it: see `codec._making`
+_GPU_FIELDS = {field.name: field for field in msgspec.structs.fields(Gpu)}
+_GpuNumbers = msgspec.defstruct(
+    "_GpuNumbers",
+    [
+        (name, _GPU_FIELDS[name].type, _GPU_FIELDS[name].default)
+        for name in (*GPU_NUMBERS, *GPU_SECTIONS)
+    ],
+)
+"""What a Sample has of a GPU."""
+_GPU_COLUMNS = {
+    **{name: ("", name) for name in GPU_NUMBERS},
+    **{
+        f"{name}.{field}": (name, field)
+        for name in GPU_SECTIONS
+        for kind in get_args(_GPU_FIELDS[name].type)
+        for field in getattr(kind, "__struct_fields__", ())
+    },
+}
+"""The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
+for _known in (_NumberColumns, _GpuNumbers):  # before several threads use it, see `codec._making`
+    msgspec.convert({}, _known)
 
 R = TypeVar("R", Gpu, ProcessFacts)
-S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Rows(Generic[R]):
@@ -201,14 +220,21 @@ class Assembler:
     def _assemble_gpus(self, columns: dict[str, Any]) -> tuple[Gpu, ...]:
         ids = _ids(columns)
         gpus = self._gpus.present(ids)
-        # What is not declared is dropped before it takes a value for each row.
-        columns = {name: columns[name] for name in _declared(gpus) if name in columns}
-        rows = zip(*(_values(column, len(ids)) for column in columns.values()), strict=True)
-        numbers = rows if columns else repeat((), len(ids))
-        return tuple(
-            _gpu(facts, zip(columns, values, strict=True))
-            for facts, values in zip(gpus, numbers, strict=True)
-        )
+        there = [{name for name in GPU_SECTIONS if getattr(gpu, name) is not None} for gpu in gpus]
+        tables: dict[str, dict[str, Sequence[Any]]] = {
+            name: {} for name in ("", *set().union(*there))
+        }
+        for name, column in columns.items():
+            section, field = _GPU_COLUMNS.get(name, (None, ""))
+            if section in tables:  # what is not declared takes no value for each row
+                tables[section][field] = _values(column, len(ids))
+        rows = {name: _rows(table, len(ids)) for name, table in tables.items()}
+        numbers = [
+            {**rows[""][place], **{name: rows[name][place] for name in sections}}
+            for place, sections in enumerate(there)
+        ]
+        typed = _typed(numbers, GenericAlias(list, _GpuNumbers))
+        return tuple(replace(gpu, **asdict(row)) for gpu, row in zip(gpus, typed, strict=True))
 
     def _assemble_processes(self, columns: dict[str, Any]) -> tuple[Process, ...]:
         processes = self._processes.present(_ids(columns))
@@ -225,7 +251,8 @@ def _decode(line: bytes) -> tuple[int, AgentMessage, int]:
         _fail(f"sent a line of more than {MAX_PARTS} parts")
     number, message = decode_line(line)
     try:
-        message = harmless(message)
+        if not (isinstance(message, Sample) and is_harmless(line)):
+            message = harmless(message)
         if isinstance(message, InventoryUpdate):
             _check(message)
     except (ValueError, RecursionError) as error:
@@ -257,14 +284,6 @@ def _ids(columns: dict[str, Any]) -> list[Any]:
     return ids
 
 
-def _declared(gpus: Sequence[Gpu]) -> set[str]:
-    """Return the names of all columns that these GPUs can have."""
-    present = [(name, getattr(gpu, name)) for gpu in gpus for name in GPU_SECTIONS]
-    sections = {name: section for name, section in present if section is not None}
-    fields = [f"{name}.{f}" for name in sections for f in sections[name].__struct_fields__]
-    return {*GPU_NUMBERS, *fields}
-
-
 def _values(column: Any, count: int) -> Sequence[Any]:
     if not isinstance(column, list):
         return [column] * count
@@ -273,22 +292,15 @@ def _values(column: Any, count: int) -> Sequence[Any]:
     return column
 
 
-def _gpu(facts: Gpu, numbers: Iterator[tuple[str, Any]]) -> Gpu:
-    values: dict[str, Any] = {"index": facts.index}
-    sections: dict[str, dict[str, Any]] = {name: {} for name in GPU_SECTIONS}
-    for name, value in numbers:
-        section, _, field = name.partition(".")
-        if field:
-            sections[section][field] = value
-        else:
-            values[name] = value
-    there = [name for name in GPU_SECTIONS if getattr(facts, name) is not None]
-    gpu = _typed({**values, **{name: sections[name] for name in there}}, Gpu)
-    return replace(facts, **{name: getattr(gpu, name) for name in (*GPU_NUMBERS, *there)})
+def _rows(columns: dict[str, Sequence[Any]], count: int) -> list[dict[str, Any]]:
+    """Return the rows of a table of columns."""
+    if not columns:
+        return [{}] * count
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _typed(values: dict[str, Any], kind: type[S]) -> S:
-    """Return a struct of values, those that it does not declare left out."""
+def _typed(values: Any, kind: Any) -> Any:
+    """Return values as a struct or a list of them, what that does not declare left out."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:

@@ -35,7 +35,23 @@ _MAX_NAME = 64
 _CPUS = re.compile(r"[0-9][0-9,:-]*", re.ASCII)
 _NUMBERS = {int, float, bool, NoneType}
 
+_SHAPE = bytes.maketrans(b"012345678E", b"999999999e")
+"""Makes one digit and one exponent of all."""
+_LARGE = b"9" * len(str(MAX_NUMBER))
+
 T = TypeVar("T")
+
+
+def is_harmless(line: bytes) -> bool:
+    """Return whether the bytes of a line of JSON alone show that no text and no number in it is to
+    be changed: a hundred times a second, with a hundred hosts, that is faster than to look at each.
+    """
+    if not line.isascii() or b"\\" in line or b"\x7f" in line:  # JSON has no other controls
+        return False
+    shape = line.translate(_SHAPE)
+    return (
+        _LARGE not in shape and b"9e" not in shape and max(map(len, line.split(b'"'))) <= MAX_TEXT
+    )
 
 
 def harmless(value: T) -> T:

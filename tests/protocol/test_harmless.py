@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from gputop.model.machine.probed import Probed
 from gputop.model.machine.topology import Topology
 from gputop.protocol.assemble import MAX_INVENTORY, Assembler
 from gputop.protocol.codec import encode_line
-from gputop.protocol.harmless import MAX_NUMBER, MAX_TEXT, harmless
+from gputop.protocol.harmless import MAX_NUMBER, MAX_TEXT, harmless, is_harmless
 from gputop.protocol.messages import Reply
 from gputop.protocol.split import Splitter
 from gputop.sources.agent_process import AgentOutput
@@ -161,6 +162,27 @@ def test_what_means_what_it_says_stays_so_and_has_a_bound() -> None:
 def test_what_is_as_it_should_be_stays_so() -> None:
     for message in stream():
         assert harmless(message) == message
+
+
+def test_a_line_that_is_harmless_by_its_bytes_would_not_be_changed() -> None:
+    seen = set()
+    for seed in range(200):
+        for line in bend(lines_of(stream()), random.Random(seed)):
+            message = msgspec.json.decode(line)
+            is_clean = is_harmless(line)
+            seen.add(is_clean)
+            assert not is_clean or harmless(message) == message
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2**53 + 1, -(10**16), 1e16, 1e300, "\x7f", "\\", "é", "\u202e", "x" * (MAX_TEXT + 1), [9e99]],
+)
+def test_bytes_that_may_have_to_be_changed(value: Any) -> None:
+    for inside in (value, [0, value], {"name": value}):
+        assert not is_harmless(json.dumps(inside, ensure_ascii=False).encode())
+    assert is_harmless(json.dumps([-(10**14), 0.25, "x" * 4000, None, {"a": True}]).encode())
 
 
 def test_numbers_that_no_clock_takes() -> None:
