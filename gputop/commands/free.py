@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop.allocation.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.allocation.taken import plain_value
 from gputop.commands.shared.hosts import complain_of, named, of_host, timeout_of
-from gputop.commands.shared.options import HOSTS_ONCE, JSON
+from gputop.commands.shared.options import HOSTS_ONCE, JSON, PROMETHEUS_APART
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
@@ -31,7 +31,7 @@ from gputop.sources.ssh.names import HostName
 if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
 
-_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared")
+_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared", "--window")
 """Options that require watching GPUs, which a Prometheus server does not do."""
 _CLUSTER_TIMEOUT = 60.0
 """Seconds for all queries of a Prometheus server."""
@@ -53,7 +53,7 @@ CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be re
 """
 TAKES = {**HOSTS_ONCE, **JSON, "demo": "", "prometheus": _CLUSTER}
 NEEDS = {"--shared": ("--min-free",), "--model": ("--prometheus",)}
-APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_WATCHED))
+APART = (*PROMETHEUS_APART, *(("--prometheus", other) for other in ("--timeout", *_WATCHED)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
