@@ -185,6 +185,17 @@ def test_a_line_of_json_for_each(words: str, capfd: Capture) -> None:
     assert (status, errors, sorted(hosts)) == (1, DOWN, ["node1", "node2"])
 
 
+def test_doctor_says_once_what_most_have(capfd: Capture) -> None:
+    status, text, errors = gputop(capfd, "-H", "node[1-3],down", "doctor")
+    most, others = text.split("\n\nand different:\n")
+    assert (status, errors) == (1, DOWN)
+    assert most.startswith("most of 3 hosts:\nok       driver: ")
+    assert "\nok       GPUs: 8 x H200\n" in most
+    assert "\nok       GPUs: 4 x H200\n         on node2\n" in others
+    assert others.startswith("error    GPU 6: ")
+    assert others.endswith("\n\n1 error\n")
+
+
 def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     quick = ("--window", "0.2")
     hosts = ("-H", "down,node2,node1,node5")
@@ -252,7 +263,7 @@ def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
 
 def test_doctor_says_nothing_of_a_cuda_that_is_not_known() -> None:
     """As where nvidia-smi is all that there is."""
-    assert next(frame_checks([frame()])).text == "version not known, 1 GPU"
+    assert next(frame_checks([frame()])).text == "version not known"
 
 
 # Through a real sshd
