@@ -100,19 +100,19 @@ def _compare(
     answers: Mapping[HostName, list[Finding] | GputopError], hosts: Sequence[HostName]
 ) -> int:
     """Print what most hosts have and who differs, then who did not answer; return the status."""
-    found = {
+    checks = {
         host.requested_name: answer
         for host in hosts
         if not isinstance(answer := answers[host], GputopError)
     }
-    if len(found) == 1:
-        write("".join(f"{name}:\n{_text(checks)}" for name, checks in found.items()))
-    elif found:
-        write(_comparison(found))
+    if len(checks) == 1:
+        write("".join(f"{name}:\n{_text(of_host)}" for name, of_host in checks.items()))
+    elif checks:
+        write(_comparison(checks))
     for host in hosts:
         if isinstance(answer := answers[host], GputopError):
             complain_of(host, answer)
-    return int(len(found) < len(hosts) or any(map(_errors, found.values())))
+    return int(len(checks) < len(hosts) or any(map(_errors, checks.values())))
 
 
 class _Examined(NamedTuple):

@@ -60,6 +60,7 @@ def test_it_agrees_with_its_row(queries: ClusterQueries, host: str) -> None:
 
 def test_all_that_gputop_reports_there(queries: ClusterQueries) -> None:
     frame = opened(queries, "node1:9835")
+    assert (frame.driver_version, frame.cuda_version) == ("580.95.05", "13.0")
     first, second, third = frame.gpus
     assert [set(who(frame, gpu).split()) for gpu in frame.gpus] == [
         {"(unknown)", "alice"}, {"free"}, {"(unknown)", "alice"},

@@ -17,7 +17,7 @@ from gputop.sources.prometheus.queries import find_site
 from gputop.sources.prometheus.watch import INTERVAL, LEAST_INTERVAL
 
 
-class Cluster(NamedTuple):
+class ClusterFrames(NamedTuple):
     """What a server knows at one instant."""
 
     frames: list[Frame]
@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
     """Why those of the others are not, by their names."""
 
 
-def clusters(options: Namespace) -> Iterator[Cluster]:
+def clusters(options: Namespace) -> Iterator[ClusterFrames]:
     """Yield what the server knows, with --watch every interval. After it, or when that is new, it
     is written to standard error which machines are down. With --watch so is an error of the server,
     once, and there are no frames then; otherwise it is raised. UsageError, SourceError."""
@@ -40,7 +40,7 @@ def clusters(options: Namespace) -> Iterator[Cluster]:
         except SourceError as error:
             if not options.watch:
                 raise
-            cluster = Cluster([], {"": str(error)})
+            cluster = ClusterFrames([], {"": str(error)})
         yield cluster
         for host, why in sorted(cluster.down.items() - said.items()):
             complain(f"{host}: {why}" if host else why)
@@ -50,6 +50,8 @@ def clusters(options: Namespace) -> Iterator[Cluster]:
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _cluster(client: PrometheusClient) -> Cluster:
+def _cluster(client: PrometheusClient) -> ClusterFrames:
     queries = find_site(client)  # each time: an upgrade may change its exporters
-    return Cluster(list(all_frames(queries)), {node.host: node.problem for node in queries.down})
+    return ClusterFrames(
+        list(all_frames(queries)), {node.host: node.problem for node in queries.down}
+    )

@@ -14,11 +14,18 @@ from msgspec.structs import replace
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.gpu_report import GpuReport
+from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
-from gputop.sources.prometheus.queries import ClusterQueries, age_of, by_host, number_of
+from gputop.sources.prometheus.queries import (
+    LONGEST,
+    ClusterQueries,
+    age_of,
+    by_host,
+    number_of,
+)
 from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
 
 INTERVAL = 10.0
@@ -26,6 +33,7 @@ INTERVAL = 10.0
 _AT_ONCE = 100
 """Machines that are asked about together: the answers have a bound."""
 _WHOLE = ("memory_used", "memory_total")
+_VERSIONS = ("driver_version", "cuda_version")
 VALUES = ("utilization", *_WHOLE, "temperature", "power")
 """Fields of `Gpu`, and the properties of `Exporter` that are their expressions."""
 
@@ -50,6 +58,7 @@ def frames_now(queries: ClusterQueries, hosts: Sequence[str]) -> dict[str, Frame
     wanted = {
         "there": site.of(lambda exporter: exporter.facts(pattern)),
         "number": site.each(lambda exporter: exporter.number_metric, pattern),
+        "versions": site.each(lambda exporter: exporter.host_info, pattern, *_VERSIONS),
         **value_queries(site, pattern),
         **report_queries(site, pattern),
     }
@@ -69,7 +78,10 @@ def _frame_now(host: str, answers: Mapping[str, Sequence[Series]]) -> Frame:
     at = answers["there"][0].points[-1][0]
     gpus = _gpus(answers)
     reports = reports_of(gpus, answers, at)
-    return frame_at(host, at, silenced(gpus, reports, answers), reports)
+    frame = frame_at(host, at, silenced(gpus, reports, answers), reports)
+    labels = answers["versions"][0].labels if answers["versions"] else {}
+    versions = {name: printable(labels[name], LONGEST) for name in _VERSIONS if labels.get(name)}
+    return replace(frame, **versions)
 
 
 def frame_at(
