@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gputop.errors import GputopError, UsageError
@@ -56,8 +57,6 @@ def _without_command(options: Namespace) -> str:
     if -u is given and there can be no screen."""
     if options.line:
         return "line"
-    if options.prometheus is not None:
-        return "screen"
     if options.once or options.json:
         return "snapshot"
     reason = _prepare_terminal(options)
@@ -91,7 +90,13 @@ def _viewer(words: list[str]) -> int:
     session = session_of(options)
     from gputop.tui.start import view
 
-    return view(int(door), (int(columns), int(lines)), options.hosts, session)
+    size = int(columns), int(lines)
+    if options.prometheus is None:
+        return view(int(door), size, options.hosts, session)
+    from gputop.commands.screen import cluster_watch
+
+    with closing(cluster_watch(options, ssh=False)) as cluster:
+        return view(int(door), size, (), session, cluster)
 
 
 def _parse(words: list[str]) -> Namespace:

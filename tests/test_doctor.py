@@ -23,6 +23,7 @@ from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.agent.host import nvidia_cards
 from gputop.model.doctor.check import frame_checks
 from gputop.model.machine.finding import Finding
+from gputop.model.machine.frame import Frame
 from tests import builders
 from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
@@ -96,7 +97,9 @@ def root() -> Iterator[Path]:
 @pytest.mark.system
 def test_a_machine_that_answers(machine: MachineFactory) -> None:
     found = checks(machine("h200x8"))
-    assert of(found, "driver") == [("ok", "580.95.05, runs CUDA up to 13.0, 8 GPUs")]
+    assert of(found, "driver") == [("ok", "580.95.05, runs CUDA up to 13.0")]
+    assert of(found, "GPUs") == [("ok", "8 x H200")]
+    assert of(found, "ECC") == [("ok", "on")]
     assert of(found, "NVML")[0][1].startswith("13.580.95.05 (/")
     assert of(found, "libcuda")[0][1].startswith("CUDA 13.0 (/")
 
@@ -199,21 +202,25 @@ def test_what_is_not_available(machine: MachineFactory) -> None:
     assert of(found, "GPU 0")[0][0] == "warning"  # nobody is told to be on it
 
 
+def not_available(frames: list[Frame]) -> list[str]:
+    return [check.text for check in frame_checks(frames) if check.code == "N/A"]
+
+
 def test_gpus_with_the_same_gaps_stand_together() -> None:
     fans = (0.3, None, 0.3)
     gpus = [builders.gpu(i, temperature=50.0, fan=fan) for i, fan in enumerate(fans)]
-    found = [check.text for check in frame_checks([builders.frame(gpus)])]
-    assert found[1].startswith("GPU 0, 2 (H200), ")
-    assert found[2].startswith("GPU 1 (H200), ")
-    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN, FAN)" in found[2]
-    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN)" in found[1]
+    first, second = not_available([builders.frame(gpus)])
+    assert first.startswith("GPU 0, 2 (H200), ")
+    assert second.startswith("GPU 1 (H200), ")
+    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN, FAN)" in second
+    assert "Temperature (TEMP-MEM, T.LIMIT, SLOWDOWN, SHUTDOWN)" in first
 
 
 def test_what_one_look_knew_is_available() -> None:
     gpus = [builders.gpu(temperature=50.0, fan=fan) for fan in (None, 0.3, None)]
     looks = [builders.frame([gpu]) for gpu in gpus]
-    assert "FAN" not in list(frame_checks(looks))[1].text
-    assert "FAN" in list(frame_checks(looks[:1]))[1].text
+    assert "FAN" not in not_available(looks)[0]
+    assert "FAN" in not_available(looks[:1])[0]
 
 
 @pytest.mark.system

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shlex
 import signal
@@ -22,6 +23,7 @@ from gputop.commands.shared.hosts import answers_of, timeout_of
 from gputop.errors import SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.parser import parse
+from gputop.sources.many import first_fitting
 from gputop.sources.ssh.names import HostName, parse_hosts
 from tests.builders import frame
 from tests.conftest import MachineFactory, needs_everybody
@@ -183,6 +185,17 @@ def test_a_line_of_json_for_each(words: str, capfd: Capture) -> None:
     assert (status, errors, sorted(hosts)) == (1, DOWN, ["node1", "node2"])
 
 
+def test_doctor_says_once_what_most_have(capfd: Capture) -> None:
+    status, text, errors = gputop(capfd, "-H", "node[1-3],down", "doctor")
+    most, others = text.split("\n\nand different:\n")
+    assert (status, errors) == (1, DOWN)
+    assert most.startswith("most of 3 hosts:\nok       driver: ")
+    assert "\nok       GPUs: 8 x H200\n" in most
+    assert "\nok       GPUs: 4 x H200\n         on node2\n" in others
+    assert others.startswith("error    GPU 6: ")
+    assert others.endswith("\n\n1 error\n")
+
+
 def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     quick = ("--window", "0.2")
     hosts = ("-H", "down,node2,node1,node5")
@@ -250,7 +263,7 @@ def test_names_from_standard_input_leave_the_keys_to_the_terminal() -> None:
 
 def test_doctor_says_nothing_of_a_cuda_that_is_not_known() -> None:
     """As where nvidia-smi is all that there is."""
-    assert next(frame_checks([frame()])).text == "version not known, 1 GPU"
+    assert next(frame_checks([frame()])).text == "version not known"
 
 
 # Through a real sshd
@@ -296,10 +309,40 @@ def test_a_host_that_hangs_holds_back_no_other(
         assert json.loads(program.stdout.readline())["host"]["requested_name"] == "quick"
         assert program.poll() is None
         program.kill()
-    assert main(["free", "-H", "stuck,quick", "--window=0.2", "--timeout=20"]) == 0
+    assert main(["free", "-H", "stuck,quick", "--window=0.2", "--timeout=600", "--wait"]) == 0
     text, errors = capfd.readouterr()
     assert text.startswith("quick ")
-    assert errors.startswith("gputop: stuck: no answer for 20 s: the login there hangs")
+    assert errors.startswith("gputop: stuck: no answer yet when quick had enough\n")
+
+
+def test_the_first_named_of_those_that_answer_together() -> None:
+    """And no host that is named behind one that fits is waited for."""
+    a, b, c, d = hosts = tuple(HostName(name, name, None) for name in "abcd")
+    b_asked, d_answered, never = threading.Event(), threading.Event(), threading.Event()
+
+    def ask(host: HostName) -> bool:
+        if host == a:
+            raise SourceError("no route")
+        if host == b:
+            b_asked.set()
+            d_answered.wait()
+        elif host == c:
+            never.wait()
+        else:
+            b_asked.wait()
+        return True
+
+    def fits(answer: bool) -> bool:
+        d_answered.set()
+        return answer
+
+    chosen, answers = first_fitting(hosts, ask, fits, math.inf, 60)
+    assert (chosen, str(answers[a]), c in answers) == (b, "no route", False)
+    chosen, answers = first_fitting((c, d), ask, fits, math.inf, 0)
+    assert (chosen, str(answers[c])) == (d, "no answer yet when d had enough")
+    chosen, answers = first_fitting((c, d), ask, lambda _: False, 0.1)
+    assert (chosen, str(answers[c])) == (None, "no complete answer within 0.1 s")
+    never.set()
 
 
 def test_hosts_are_named_at_the_end_in_their_order(capfd: Capture) -> None:

@@ -120,6 +120,5 @@ class Watch:
             return True
         if not self._waits:
             self._waits = True
-            if self._host is None:  # with many hosts, `free` says it once for all
-                self._say(f"waiting: {tally(self._pick, self._request)}")
+            self._say(f"waiting: {tally(self._pick, self._request)}")
         return False

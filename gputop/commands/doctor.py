@@ -6,27 +6,30 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from gputop.commands import bug_report
-from gputop.commands.shared.hosts import print_answers, timeout_of
+from gputop.commands.shared.hosts import complain_of, print_answers, timeout_of
 from gputop.commands.shared.options import HOSTS_ONCE, JSON
-from gputop.errors import DriverError, PermanentError, SourceError
+from gputop.errors import DriverError, GputopError, PermanentError, SourceError
 from gputop.model.doctor.check import frame_checks
+from gputop.model.doctor.compare import compare
 from gputop.model.doctor.redaction import Redaction, without_secrets
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import plural
 from gputop.output import write
 from gputop.protocol.messages import Checks
+from gputop.sources.agent_process import ANSWER
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
+from gputop.sources.many import whole_answers
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source, is_smi_only
 from gputop.sources.ssh.names import HostName
@@ -44,7 +47,8 @@ DESCRIPTION = (
 EPILOG = """\
 examples:
   gputop doctor                        driver, libraries, device nodes, toolkits, ...
-  gputop doctor -H node1,node2         other machines, and how gputop gets there
+  gputop doctor -H node1               another machine, and how gputop gets there
+  gputop doctor -H @lab                what most have, and who differs in what
   gputop doctor --python ~/venv        why does this environment see no GPU
   gputop doctor --report bug.tar.gz    a file to send with a bug report
   gputop doctor --json | jq '.checks[] | select(.level == "error")'
@@ -76,14 +80,39 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         return _report(options.report, _examine(None, options), options.with_commands)
 
-    def ask(host: HostName | None) -> tuple[str, int]:
+    def ask(host: HostName | None) -> list[Finding]:
         checks = _examine(host, options).checks
         ways_first = sorted(checks, key=lambda check: check.code != CONNECTION)
-        shown = [check.harmless() for check in ways_first]
-        text = _json(shown) if options.json else _text(shown)
-        return text, int(_errors(shown) > 0)
+        return [check.harmless() for check in ways_first]
 
-    return print_answers(options.hosts, ask, options.json, more=_CHECKS_TIMEOUT)
+    def answer(host: HostName | None) -> tuple[str, int]:
+        shown = ask(host)
+        return _json(shown) if options.json else _text(shown), int(_errors(shown) > 0)
+
+    if options.json or len(options.hosts) < 2:
+        return print_answers(options.hosts, answer, options.json, more=_CHECKS_TIMEOUT)
+    return _compare(
+        dict(whole_answers(options.hosts, ask, ANSWER + _CHECKS_TIMEOUT)), options.hosts
+    )
+
+
+def _compare(
+    answers: Mapping[HostName, list[Finding] | GputopError], hosts: Sequence[HostName]
+) -> int:
+    """Print what most hosts have and who differs, then who did not answer; return the status."""
+    checks = {
+        host.requested_name: answer
+        for host in hosts
+        if not isinstance(answer := answers[host], GputopError)
+    }
+    if len(checks) == 1:
+        write("".join(f"{name}:\n{_text(of_host)}" for name, of_host in checks.items()))
+    elif checks:
+        write(_comparison(checks))
+    for host in hosts:
+        if isinstance(answer := answers[host], GputopError):
+            complain_of(host, answer)
+    return int(len(checks) < len(hosts) or any(map(_errors, checks.values())))
 
 
 class _Examined(NamedTuple):
@@ -182,13 +211,39 @@ def _json(checks: Sequence[Finding]) -> str:
 
 
 def _text(checks: Sequence[Finding]) -> str:
-    """Return a paragraph for each check with its advice below, and the number of errors."""
+    """Return a paragraph for each check, and the number of errors."""
+    return _lines([*chain.from_iterable(map(_paragraph, checks)), _count_of_errors(checks)])
+
+
+def _comparison(checks: Mapping[str, Sequence[Finding]]) -> str:
+    """Return a paragraph for each check that most hosts have, and then for each that others have,
+    with their names, and the number of errors of all."""
+    common, differences = compare(checks)
+    lines = [f"most of {len(checks)} hosts:", *chain.from_iterable(map(_paragraph, common))]
+    lines += ["", "and different:" if differences else "no host differs"]
+    for check, hosts in differences.items():
+        lines += _paragraph(check)
+        lines += _wrapped(" " * 9 + "on ", ", ".join(hosts))
+    return _lines([*lines, "", _count_of_errors(list(chain.from_iterable(checks.values())))])
+
+
+def _paragraph(check: Finding) -> list[str]:
+    """Return the lines of a check, with its advice below."""
+    lines = _wrapped(f"{check.level:9}", f"{check.code}: {check.text}")
+    return lines + _wrapped(" " * 9 + "-> ", check.advice)
+
+
+def _wrapped(begin: str, text: str) -> list[str]:
     width = min(_WIDEST, shutil.get_terminal_size().columns)
-    wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
-    lines, errors = [], _errors(checks)
-    for check in checks:
-        wrap.initial_indent, wrap.subsequent_indent = f"{check.level:9}", " " * 9
-        lines += wrap.wrap(f"{check.code}: {check.text}")
-        wrap.initial_indent, wrap.subsequent_indent = " " * 9 + "-> ", " " * 12
-        lines += wrap.wrap(check.advice)
-    return "\n".join([*lines, f"{errors or 'no'} {plural(errors, 'error')}"]) + "\n"
+    return textwrap.wrap(
+        text, width, initial_indent=begin, subsequent_indent=" " * len(begin),
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+
+
+def _count_of_errors(checks: Sequence[Finding]) -> str:
+    return f"{_errors(checks) or 'no'} {plural(_errors(checks), 'error')}"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"

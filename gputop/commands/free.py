@@ -6,14 +6,12 @@ import argparse
 import json
 import os
 import shlex
-import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.allocation.gpu_watch import Picked, Watch, not_enough, tally
 from gputop.allocation.taken import plain_value
-from gputop.commands.shared.hosts import answers_of, complain_of, named, of_host, timeout_of
-from gputop.commands.shared.options import HOSTS_ONCE, JSON
+from gputop.commands.shared.hosts import complain_of, named, of_host, timeout_of
+from gputop.commands.shared.options import HOSTS_ONCE, JSON, PROMETHEUS_APART
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
@@ -26,14 +24,14 @@ from gputop.model.machine.text import duration, printable
 from gputop.output import complain, write
 from gputop.sources.agent_process import ANSWER
 from gputop.sources.ask import TIMEOUT
-from gputop.sources.many import whole_answers
+from gputop.sources.many import first_fitting
 from gputop.sources.ssh.client import CONFIG
 from gputop.sources.ssh.names import HostName
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.free import FreeHost
 
-_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared")
+_WATCHED = ("--wait", "--min-free", "--max-util", "--exclude", "--shared", "--window")
 """Options that require watching GPUs, which a Prometheus server does not do."""
 _CLUSTER_TIMEOUT = 60.0
 """Seconds for all queries of a Prometheus server."""
@@ -55,7 +53,7 @@ CUDA_VISIBLE_DEVICES hides every GPU), 2 usage, 3 the NVIDIA driver cannot be re
 """
 TAKES = {**HOSTS_ONCE, **JSON, "demo": "", "prometheus": _CLUSTER}
 NEEDS = {"--shared": ("--min-free",), "--model": ("--prometheus",)}
-APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_WATCHED))
+APART = (*PROMETHEUS_APART, *(("--prometheus", other) for other in ("--timeout", *_WATCHED)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -149,45 +147,46 @@ def _write(line: str) -> None:
 # Several hosts
 
 
-def _first_that_fits(
-    options: argparse.Namespace, request: PickRequest
-) -> tuple[HostName | None, Picked]:
-    """Return the first host in the order of -H that has enough GPUs; if none has, the first one
-    that gets enough. GputopError if none does in time."""
-    begun, more = time.monotonic(), TIMEOUT + options.window
-    refused: dict[HostName | None, Picked] = {}
-    for host, picked in answers_of(options.hosts, partial(_picked, options, request, 0), more):
-        if picked.pick.gpus:
-            return host, picked
-        refused[host] = picked
-    for host, picked in refused.items():
+def _first_that_fits(options: argparse.Namespace, request: PickRequest) -> tuple[HostName, Picked]:
+    """Return the first host that answers with enough GPUs, and of those that answer at the same
+    time the first of -H. GputopError if none has enough in time."""
+    wait = options.wait or 0.0
+
+    def ask(host: HostName) -> Picked:
+        return _picked(options, request, wait, host)
+
+    seconds = ANSWER + TIMEOUT + options.window + wait
+    chosen, answers = first_fitting(options.hosts, ask, lambda it: bool(it.pick.gpus), seconds)
+    picks = dict[HostName, Picked]()
+    for host in filter(answers.__contains__, options.hosts):
+        answer = answers[host]
+        if isinstance(answer, GputopError):
+            complain_of(host, answer)
+        else:
+            picks[host] = answer
+    if chosen:
+        return chosen, picks[chosen]
+    for host, picked in picks.items():
         complain(of_host(host, tally(picked.pick, request)))
-    left = (options.wait or 0) - (time.monotonic() - begun)
-    hopeful = [host for host, picked in refused.items() if picked.pick.possible]
-    if left > 0 and hopeful:
-        complain(f"waiting for {request.count} on any of {len(hopeful)} hosts")
-        watch = partial(_picked, options, request, left)
-        for host, answer in whole_answers(hopeful, watch, ANSWER + more + left):
-            if isinstance(answer, GputopError):
-                complain_of(host, answer)
-            elif answer.pick.gpus:
-                return host, answer
     if options.json:
-        _write(_refusals(refused))
+        _write(_refusals(picks))
     raise GputopError(f"no host has enough GPUs: {request.count} requested")
 
 
 def _picked(
     options: argparse.Namespace, request: PickRequest, wait: float, host: HostName | None
 ) -> Picked:
+    def say(words: str) -> None:
+        complain(of_host(host, words))
+
     timeout = timeout_of(options)
-    return Watch(request, wait, options.window, host, options.demo, complain, timeout).watch()
+    return Watch(request, wait, options.window, host, options.demo, say, timeout).watch()
 
 
-def _refusals(refused: dict[HostName | None, Picked]) -> str:
+def _refusals(refused: dict[HostName, Picked]) -> str:
     """Return the JSON for the case that no host is picked, with the reason for each GPU."""
     gpus = [
-        {"host": host and host.requested_name, "gpu": index, "reason": reason}
+        {"host": host.requested_name, "gpu": index, "reason": reason}
         for host, (_, pick) in refused.items()
         for index, reason in pick.reasons.items()
     ]

@@ -23,6 +23,8 @@ def run(options: Namespace) -> int:
     """Write the line of this machine, or of all hosts, once or every interval."""
     default = DEFAULT_HOSTS if len(options.hosts) > 1 else DEFAULT
     line = format_line(options.format or default)
+    if options.prometheus is not None:
+        return _run_cluster(options)
     if options.watch:
         from gputop.commands.shared.follow import watch
 
@@ -33,6 +35,15 @@ def run(options: Namespace) -> int:
     if frames:
         write(line(LineView(frames, len(options.hosts) or 1)) + "\n")
     return int(len(frames) < len(options.hosts))
+
+
+def _run_cluster(options: Namespace) -> int:
+    from gputop.commands.shared.cluster import clusters
+
+    line = format_line(options.format or DEFAULT_HOSTS)
+    for frames, down in clusters(options):
+        write(line(LineView(frames, len(frames) + len(down))) + "\n")
+    return int(bool(down))
 
 
 class Rounds:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gputop.errors import UsageError
 from gputop.output import write
 from gputop.settings import session_of
 from gputop.sources.feed import Feed, close_all
 from gputop.sources.opening import open_source
-from gputop.tui.terminal.capabilities import unfit_reason
 from gputop.tui.terminal.splash import Splash
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from gputop.settings import Session
+    from gputop.sources.prometheus.watch import ClusterWatch
     from gputop.tui.app import GputopApp
 
 
@@ -35,23 +35,23 @@ def run(options: Namespace) -> int:
 
 def _run_cluster(options: Namespace) -> int:
     """Show the machines that a Prometheus server knows."""
+    with closing(cluster_watch(options)) as watch:
+
+        def make(feeds: Sequence[Feed], session: Session) -> GputopApp:
+            from gputop.tui.app import GputopApp
+
+            return GputopApp(feeds, session, cluster=watch)
+
+        return show((), session_of(options), make)
+
+
+def cluster_watch(options: Namespace, ssh: bool = True) -> ClusterWatch:
+    """Return what asks the server of --prometheus. UsageError."""
     from gputop.sources.prometheus.client import headers_of
     from gputop.sources.prometheus.watch import INTERVAL, ClusterWatch
 
-    interval = INTERVAL if options.interval is None else options.interval
-    watch = ClusterWatch(options.prometheus, headers_of(os.environ), interval)
-    if (reason := unfit_reason(os.environ)) is not None:
-        raise UsageError(f"{reason}; --prometheus needs the screen")
-
-    def make(feeds: Sequence[Feed], session: Session) -> GputopApp:
-        from gputop.tui.app import GputopApp
-
-        return GputopApp(feeds, session, cluster=watch)
-
-    try:
-        return show((), session_of(options), make)
-    finally:
-        watch.close()
+    interval = options.interval or INTERVAL
+    return ClusterWatch(options.prometheus, headers_of(os.environ), interval, ssh)
 
 
 def show(

@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.options import HOSTS
+from gputop.commands.shared.options import HOSTS, PROMETHEUS_APART
 from gputop.commands.shared.server_options import Address, address, token_of
 from gputop.errors import GputopError, UsageError
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
 from gputop.settings import session_of
 from gputop.sources.opening import open_source
+from gputop.sources.prometheus.client import PrometheusClient, headers_of
 from gputop.sources.shared import Broadcast, share
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ examples:
   gputop serve                          prints the address to open here
   ssh -L 8787:127.0.0.1:8787 node-07    and from elsewhere, before opening it
   gputop serve -H @lab                  all hosts of a group on one page
+  gputop serve --prometheus http://prometheus:9090    thousands of machines
 
 Whoever has the address sees what gputop shows to you: processes, users, command lines. Nothing can
 be signalled, run or saved from a browser.
 
 exit status: 0 ended by Ctrl-C or SIGTERM, 1 other errors, 2 usage
 """
-TAKES = {**HOSTS, "demo": "", "interval": "", "theme": ""}
-APART = (("--no-token", "--token-file"),)
+TAKES = {**HOSTS, "demo": "", "prometheus": "", "interval": "", "theme": ""}
+APART = (("--no-token", "--token-file"), *PROMETHEUS_APART)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +73,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadcast]:
+    """Return what viewers share: nothing of a Prometheus server, which each asks itself."""
+    if options.prometheus is not None:
+        PrometheusClient(options.prometheus, headers_of(os.environ))  # to say at once what is wrong
+        return []
     interval = session_of(options).interval
     broadcasts = []
     for host in options.hosts or (None,):
@@ -82,9 +88,12 @@ def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadca
 
 
 def _viewer(options: argparse.Namespace, door: int, window: Window) -> list[str]:
-    theme = ("--theme", options.theme) if options.theme else ()
+    given = {
+        "--theme": options.theme, "--prometheus": options.prometheus, "--interval": options.interval
+    }  # fmt: skip
+    words = [f"{flag}={value}" for flag, value in given.items() if value is not None]
     hosts = [host.requested_name for host in options.hosts]
-    return [sys.executable, _MAIN, "viewer", *theme, "--", str(door), *map(str, window), *hosts]
+    return [sys.executable, _MAIN, "viewer", *words, "--", str(door), *map(str, window), *hosts]
 
 
 def _say_where(listen: Address, secret: bool, path: str, port: int) -> None:

@@ -26,6 +26,8 @@ _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
 
 def run(options: Namespace) -> int:
     """Write a snapshot of this machine or of each host, or a line of JSON every interval."""
+    if options.prometheus is not None:
+        return _run_cluster(options)
     if options.watch:
         from gputop.commands.shared.follow import watch
 
@@ -45,6 +47,19 @@ def run(options: Namespace) -> int:
             write("\n" * bool(count) + _text(frame, idle_after))
         count += 1
     return int(count < len(options.hosts))
+
+
+def _run_cluster(options: Namespace) -> int:
+    from gputop.commands.shared.cluster import clusters
+
+    idle_after = session_of(options).processes.idle_after
+    for cluster in clusters(options):
+        for number, frame in enumerate(cluster.frames):
+            if options.json:
+                _write_json(None, frame)
+            else:
+                write("\n" * bool(number) + _text(frame, lambda: idle_after))
+    return int(bool(cluster.down))
 
 
 def _text(frame: Frame, idle_after: Callable[[], float]) -> str:

@@ -142,17 +142,19 @@ def _of_memory(show: Callable[[int, int], str]) -> Callable[[LineView], str | No
 
 
 def _names(view: LineView) -> list[str]:
-    return summary.users_of(process for frame in view.frames for process in frame.processes)
+    seen = summary.users_of(process for frame in view.frames for process in frame.processes)
+    reported = (user for frame in view.frames for user in summary.users(frame))
+    return list(dict.fromkeys([*seen, *reported]))
 
 
 def _sees_all(view: LineView) -> bool:
-    """Return whether each machine reports all processes on its GPUs."""
-    gpus = [gpu for frame in view.frames for gpu in frame.gpus]
-    return bool(gpus) and all(gpu.listed == "all" for gpu in gpus)
+    """Return whether all users of all GPUs are known."""
+    gpus = [(frame, gpu) for frame in view.frames for gpu in frame.gpus]
+    return bool(gpus) and all(summary.tells_users(*each) for each in gpus)
 
 
 def _users(view: LineView) -> str | None:
-    count = len(_names(view))
+    count = sum(not name.startswith("(") for name in _names(view))
     return str(count) if _sees_all(view) else (f"{count}+" if count else None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +21,10 @@ def ask_hosts(
     hosts: Iterable[H],
     ask: Callable[[H], T],
     timeout: float | None = None,
-    silence: float | None = None,
+    silence: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[tuple[H, T | GputopError]]:
     """Yield what `ask` returns for each host, or the error that it raises, as they come, until
-    `timeout` seconds are over, or none has come for `silence` seconds.
+    `timeout` seconds are over, or the next does not come in the seconds that `silence` returns.
 
     Each host is asked in a thread of its own, which goes on alone after the timeout.
     """
@@ -37,9 +38,9 @@ def ask_hosts(
         thread.start()
     end = None if timeout is None else time.monotonic() + timeout
     for _ in threads:
-        left = silence if end is None else max(0.0, end - time.monotonic())
+        left = silence() if end is None else end - time.monotonic()
         try:
-            answer = answers.get(timeout=left)
+            answer = answers.get(timeout=None if left == math.inf else max(0.0, left))
         except Empty:
             return
         yield answer
@@ -52,11 +53,42 @@ def whole_answers(
     when it is its turn to connect, the answer of the others is an error that ends with `late`,
     whatever has come of it."""
     missing = dict.fromkeys(hosts)
-    for host, answer in ask_hosts(hosts, ask, silence=seconds):
+    for host, answer in ask_hosts(hosts, ask, silence=lambda: seconds):
         del missing[host]
         yield host, answer
     for host in missing:
         yield host, SourceError(f"no complete answer within {seconds:g} s{late}")
+
+
+def first_fitting(
+    hosts: Sequence[HostName],
+    ask: Callable[[HostName], T],
+    fits: Callable[[T], bool],
+    seconds: float,
+    grace: float = 1.0,
+) -> tuple[HostName | None, dict[HostName, T | GputopError]]:
+    """Ask all hosts, and return the first whose answer fits, None if none does, and all answers.
+
+    Hosts named before it are preferred if they answer at most `grace` seconds later. Otherwise
+    their answer is an error; so is that of each host once none has answered for `seconds`.
+    """
+    answers = dict[HostName, T | GputopError]()
+    preferred, chosen, end = hosts, None, math.inf
+
+    def silence() -> float:
+        return min(seconds, end - time.monotonic())
+
+    for host, answer in ask_hosts(hosts, ask, silence=silence):
+        answers[host] = answer
+        if host in preferred and not isinstance(answer, GputopError) and fits(answer):
+            preferred, chosen = preferred[: preferred.index(host)], host
+            end = min(end, time.monotonic() + grace)
+        if chosen and answers.keys() >= set(preferred):
+            break
+    words = f"no complete answer within {seconds:g} s"
+    if chosen:
+        words = f"no answer yet when {chosen.requested_name} had enough"
+    return chosen, {host: SourceError(words) for host in preferred} | answers
 
 
 def _answer(host: H, ask: Callable[[H], T]) -> T | GputopError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from queue import Full, Queue
@@ -58,16 +58,10 @@ _MOST_OPEN = 8
 class SharedConnection(AgentConnection):
     """A socket to a source that another process holds."""
 
-    def __init__(
-        self,
-        door: socket.socket,
-        number: int,
-        requested_name: str | None,
-        ended: Callable[[], None],
-    ) -> None:
+    def __init__(self, door: socket.socket, number: int, requested_name: str | None) -> None:
         """SourceError if no process holds it."""
         super().__init__(requested_name)
-        self._ended, self._is_over = ended, False
+        self._is_over = False
         self._socket, theirs = socket.socketpair()
         try:
             socket.send_fds(door, [b"%d" % number], [theirs.fileno()])
@@ -88,7 +82,6 @@ class SharedConnection(AgentConnection):
         self.free()
         if not self._is_over:
             self._is_over = True
-            self._ended()
             raise SourceError("gputop serve has ended")
 
     def request(self, request: Request) -> bool:
@@ -109,17 +102,10 @@ class SharedConnection(AgentConnection):
 class SharedSource(AgentSource[SharedConnection]):
     """A source that another process reads, followed over its socket."""
 
-    def __init__(
-        self,
-        door: socket.socket,
-        number: int,
-        requested_name: str | None,
-        ended: Callable[[], None],
-    ) -> None:
+    def __init__(self, door: socket.socket, number: int, requested_name: str | None) -> None:
         """`door`: inherited from the holder; `number`: of the source there; `requested_name`: the
-        name that the holder was given with -H; `ended` is called when the holder has ended.
-        SourceError if there is none."""
-        self._connection_to = partial(SharedConnection, door, number, requested_name, ended)
+        name that the holder was given with -H. SourceError if there is no holder."""
+        self._connection_to = partial(SharedConnection, door, number, requested_name)
         super().__init__(requested_name or "localhost", INTERVAL)
 
     def _connect(self) -> SharedConnection:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from socket import socket
+from typing import TYPE_CHECKING
 
 from textual.driver import Driver
 
@@ -18,6 +22,9 @@ from gputop.tui.app import GputopApp
 from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
+
+if TYPE_CHECKING:
+    from gputop.sources.prometheus.watch import ClusterWatch
 
 _BROWSER = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _HOST_TERMINAL_VARS = ("NO_COLOR", "STY", "TMUX", "TEXTUAL_DRIVER")
@@ -54,10 +61,16 @@ def run(
     return status, app.shown.frame
 
 
-def view(door: int, size: tuple[int, int], hosts: Sequence[str], session: Session) -> int:
+def view(
+    door: int,
+    size: tuple[int, int],
+    hosts: Sequence[str],
+    session: Session,
+    cluster: ClusterWatch | None = None,
+) -> int:
     """Show one browser the sources that `gputop serve` shares through a door, a descriptor that
-    this process inherited. `size`: columns and lines; `hosts`: the names given with -H. Raise
-    SourceError if nothing is behind the door.
+    this process inherited, or a `cluster`. `size`: columns and lines; `hosts`: the names given with
+    -H. Raise SourceError if nothing is behind the door.
 
     A browser only watches: it sends no signals, runs no programs and saves no choices. `gputop
     serve`, which holds the sources, refuses such requests too.
@@ -72,11 +85,12 @@ def view(door: int, size: tuple[int, int], hosts: Sequence[str], session: Sessio
         os.environ.pop(name, None)
     shared = socket(fileno=door)
     shared.set_inheritable(False)
-    sources = [
-        SharedSource(shared, number, host, _end) for number, host in enumerate(hosts or (None,))
-    ]
+    threading.Thread(target=_end_with, args=(shared,), daemon=True).start()
+    shown = () if cluster else hosts or (None,)
+    sources = [SharedSource(shared, number, host) for number, host in enumerate(shown)]
     feeds = [Feed(source) for source in sources]
-    status, _ = run(feeds, without_actions(session), lambda: None, BrowserDriver)
+    make = partial(GputopApp, cluster=cluster)
+    status, _ = run(feeds, without_actions(session), lambda: None, BrowserDriver, make)
     return status
 
 
@@ -92,6 +106,8 @@ def _confine(hosts: int) -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def _end() -> None:
-    """End this process because `gputop serve` has ended."""
+def _end_with(door: socket) -> None:
+    """Wait until `gputop serve`, at the other end of the door, has ended, and end this process."""
+    with suppress(OSError):
+        door.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)

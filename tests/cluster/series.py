@@ -117,6 +117,8 @@ def gputop(
         if xid_time is not None:
             xid = {**labels, "xid": "79"}
             lines.append(("gputop_gpu_xid_timestamp_seconds", xid, xid_time))
+    versions = {"hostname": host, "driver_version": "580.95.05", "cuda_version": "13.0"}
+    lines.append(("gputop_host_info", {**target, **versions}, 1))
     lines.append(("gputop_reading_age_seconds", target, 2))
     return lines
 

@@ -177,7 +177,7 @@ def test_answers_of_a_refresh_have_a_bound_together(server: AnsweringServer) -> 
 def test_a_past_has_as_many_frames_as_were_asked_for(server: AnsweringServer) -> None:
     """Each of them is work for each GPU, however many a server knows."""
     points = ",".join(f'[{1000 + n},"1"]' for n in range(5000))
-    series = f'{{"metric":{{"uuid":"GPU-0","gpu":"0"}},"values":[{points}]}}'
+    series = f'{{"metric":{{"host":"node1","uuid":"GPU-0","gpu":"0"}},"values":[{points}]}}'
     server.body = [EMPTY.replace(b"[]", f"[{series}]".encode())]
     queries = ClusterQueries(PrometheusClient(server.url, {}), Site((GPUTOP,)))
     source = PrometheusSource(queries, "node1")

@@ -66,9 +66,11 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--prometheus http://a:9090", "--prometheus needs the screen"),
         ("--prometheus http://a -H b", "--prometheus cannot be used with -H"),
-        ("--prometheus http://a --once", "--prometheus cannot be used with --once"),
+        ("--prometheus http://a --once --timeout 3", "--prometheus cannot be used with --timeout"),
+        ("--prometheus http://a free --window 3", "--prometheus cannot be used with --window"),
+        ("--prometheus http://a serve -H b", "--prometheus cannot be used with -H"),
+        ("--prometheus a serve", "is not a URL such as http://prometheus:9090"),
         ("--prometheus http://a topo", "--prometheus is not an option of gputop topo"),
         ("--prometheus a:9090", "is not a URL such as http://prometheus:9090"),
     ],

@@ -1,12 +1,16 @@
-"""A host that is opened from Prometheus says what its row says."""
+"""A host that is opened from Prometheus, or printed, says what its row says."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Iterator
+from subprocess import PIPE
 
 import pytest
 
+from gputop.cli import main
 from gputop.errors import SourceError
 from gputop.model.health.findings import findings, in_alarm
 from gputop.model.health.free import count_of_free, not_free
@@ -18,7 +22,10 @@ from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.host import PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries, find_site
 from gputop.tui.panes.gpu_who import silence
+from tests.agent.driving import gone, until
+from tests.browsers import SERVE, view_of, viewers
 from tests.cluster.series import dcgm, gputop, nvitop, serving, unread
+from tests.tui.live import GPUTOP
 
 pytestmark = pytest.mark.system
 
@@ -53,6 +60,7 @@ def test_it_agrees_with_its_row(queries: ClusterQueries, host: str) -> None:
 
 def test_all_that_gputop_reports_there(queries: ClusterQueries) -> None:
     frame = opened(queries, "node1:9835")
+    assert (frame.driver_version, frame.cuda_version) == ("580.95.05", "13.0")
     first, second, third = frame.gpus
     assert [set(who(frame, gpu).split()) for gpu in frame.gpus] == [
         {"(unknown)", "alice"}, {"free"}, {"(unknown)", "alice"},
@@ -101,3 +109,76 @@ def test_one_that_is_down_says_why(queries: ClusterQueries) -> None:
     words = "no GPUs of down:9835 now: down: the NVIDIA driver does not answer"
     with pytest.raises(SourceError, match=words):
         opened(queries, "down:9835")
+
+
+Capture = pytest.CaptureFixture[str]
+DOWN = "gputop: down:9835: down: the NVIDIA driver does not answer\n"
+HOSTS = ["hung:9835", "node1:9835", "node2", "node3"]
+
+
+def printed(capfd: Capture, queries: ClusterQueries, *words: str) -> str:
+    """What it prints of all hosts; one that is down is named, and the status is that of -H."""
+    assert main(["--prometheus", queries.client.url, *words]) == 1
+    text, errors = capfd.readouterr()
+    assert errors == DOWN
+    return text
+
+
+def test_a_line_of_json_for_each_host(queries: ClusterQueries, capfd: Capture) -> None:
+    frames = list(map(json.loads, printed(capfd, queries, "--json").splitlines()))
+    assert [frame["host"]["requested_name"] for frame in frames] == HOSTS
+    now = [opened(queries, host) for host in HOSTS]
+    free = [[gpu["free"] for gpu in frame["gpus"]] for frame in frames]
+    assert free == [
+        [None if (no := not_free(frame, gpu)) and not no.is_sure else not no for gpu in frame.gpus]
+        for frame in now
+    ]
+    assert all(frame["interval"] is None for frame in frames)
+    # They are as old as what was scraped, which had been read two seconds before.
+    assert all(now[at].time - frames[at]["time"] >= 2 for at in (0, 1))
+
+
+@pytest.mark.parametrize("words", [("--once",), ()])
+def test_text_of_each_host(words: tuple[str, ...], queries: ClusterQueries, capfd: Capture) -> None:
+    """Also where there is no terminal for the screen."""
+    text = printed(capfd, queries, *words)
+    heads = [line.split("  ") for line in text.splitlines() if line.startswith("gputop ")]
+    assert [head[1] for head in heads] == HOSTS
+    assert "jobs: slurm 4711 (alice)" in text
+    assert "XID 79, 2h" in text
+
+
+def test_one_line_of_all_hosts(queries: ClusterQueries, capfd: Capture) -> None:
+    assert printed(capfd, queries, "--line").startswith("4/5 hosts 4/9 free ")
+    text = printed(capfd, queries, "--line", "--format", "{users}|{who}|{free_gpus}|{alarms}")
+    assert text == "1+|(unknown) alice|hung:9835:1 node1:9835:1 node2:1 node3:1|3\n"
+
+
+def test_every_interval(queries: ClusterQueries) -> None:
+    """Who is down is said once; it goes on while a server does not answer."""
+    command = [*GPUTOP, "--prometheus", queries.client.url, "--line", "--watch", "-i", "1"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        lines = [program.stdout.readline() for _ in range(3)]
+        program.terminate()
+        assert program.stderr.read() == DOWN
+    assert [line.split()[0] for line in lines] == ["4/5"] * 3
+
+
+async def test_in_a_browser_without_ssh(queries: ClusterQueries) -> None:
+    """Who looks starts no ssh; a viewer ends with its server, however that ends."""
+    command = [*SERVE, "--prometheus", queries.client.url]
+    with subprocess.Popen(command, stdout=PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout
+            async with view_of(server.stdout.readline().strip()) as view:
+                await view.wait_for("9 GPUs, 4 free")
+                await view.wait_for("node2")
+                [viewer] = viewers(server)
+                await view.type("\x1b[B\x1b[B\r")
+                await view.wait_for("from Prometheus (without ssh in a browser)")
+                server.kill()
+                until(lambda: gone(viewer))
+        finally:
+            server.kill()

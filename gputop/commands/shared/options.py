@@ -56,13 +56,14 @@ HOSTS_ONCE = {**HOSTS, "login_timeout": ""}
 """For a command that asks each host once."""
 LOOKS = {"theme": "", "glyphs": "", "mouse": ""}
 JSON = {"json": "print a line of JSON"}
+PROMETHEUS_APART = tuple(("--prometheus", other) for other in ("-H", "--hosts", "--demo"))
 _FORMS = ("--once", "--json", "--line")
 NEEDS = {"--watch": ("--json", "--line"), "--format": ("--line",), "--timeout": _FORMS}
 APART = (
     ("--once", "--json"), ("--once", "--line"), ("--json", "--line"), ("--timeout", "--watch"),
     *(("-u", form) for form in _FORMS),
-    *(("--prometheus", other) for other in ("-H", "--hosts", "--demo", *_FORMS)),
-    ("--prometheus", "-u"), ("--prometheus", "--print-last"),
+    *PROMETHEUS_APART,
+    *(("--prometheus", other) for other in ("--timeout", "-u", "--print-last")),
 )  # fmt: skip
 """With NEEDS, those of gputop without a command."""
 

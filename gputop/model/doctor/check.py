@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -11,9 +12,19 @@ from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import CONTAINER, limits
-from gputop.model.machine.text import counted, duration, short_name
-from gputop.model.metrics.gpu import SECTIONS
+from gputop.model.machine.text import MISSING, duration, ranges, short_name
+from gputop.model.metrics.gpu import GPU, SECTIONS
+from gputop.model.metrics.metric import Metric
 
+_SETTINGS = {
+    "persistence mode": "persistence_mode",
+    "ECC": "ecc.enabled",
+    "MIG": "mig_mode",
+    "compute mode": "compute_mode",
+    "power limit (W)": "power_limit",
+    "VBIOS": "identity.vbios",
+}
+"""Metrics in which the GPUs of a site should be alike."""
 _UNSAID = {"memory_unaccounted", "idle_for", "activity.doing", "throttle.shares", "mig"}
 _UNSAID |= {"stale_for", "error"}
 """Metrics that may be None although all is well, or in the first frames."""
@@ -31,15 +42,32 @@ def frame_checks(frames: Sequence[Frame], is_smi_only: bool = False) -> Iterator
     facts = [
         frame.driver_version or "version not known",
         frame.cuda_version and f"runs CUDA up to {frame.cuda_version}",
-        counted(len(frame.gpus), "GPU"),
     ]
     yield Finding("ok", "driver", ", ".join(filter(None, facts)))
+    models = Counter(short_name(gpu.name) for gpu in frame.gpus)
+    yield Finding("ok", "GPUs", ", ".join(f"{n} x {name}" for name, n in models.items()) or "none")
+    for code, metric_id in _SETTINGS.items():
+        yield from _setting(frame, code, GPU[metric_id])
     for gpu in frame.gpus:
         yield from _gpu_checks(frame, gpu)
     if is_smi_only:
         return
     yield from _not_available(frames)
     yield Finding("ok", "XIDs", xid_coverage(frame).removeprefix("XIDs: "))
+
+
+def _setting(frame: Frame, code: str, metric: Metric[Gpu]) -> Iterator[Finding]:
+    """Yield what a setting of the GPUs is, unless that is known of none."""
+    indices: dict[str, list[int]] = {}
+    for gpu in frame.gpus:
+        indices.setdefault(metric.text(gpu), []).append(gpu.index)
+    if indices.keys() <= {MISSING}:
+        return
+    texts = ["not known" if text == MISSING else text for text in indices]
+    if len(texts) > 1:
+        whose = map(ranges, indices.values())
+        texts = [f"{text} (GPU {of})" for text, of in zip(texts, whose, strict=True)]
+    yield Finding("ok", code, ", ".join(texts))
 
 
 def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:

@@ -78,15 +78,15 @@ def count_of_users(frame: Frame) -> str:
     """Return how many users compute, in words: never 0 if the driver does not list processes, or
     not those outside of a container."""
     count = sum(not user.startswith("(") for user in users(frame))
-    if all(gpu.listed == "all" or tells_users(frame, gpu) for gpu in frame.gpus):
+    if all(tells_users(frame, gpu) for gpu in frame.gpus):
         return counted(count, "user")
     return f"{counted(count, 'user')} seen" if count else "users unknown"
 
 
 def tells_users(frame: Frame, gpu: Gpu) -> bool:
-    """Whether all users of a GPU are known by report, though none of its processes is."""
+    """Whether all users of a GPU are known: by its processes, or by report."""
     report = frame.report(gpu)
-    return report is not None and report.users is not None
+    return gpu.listed == "all" or (report is not None and report.users is not None)
 
 
 def count_without_user(frame: Frame, gpu: Gpu) -> int:

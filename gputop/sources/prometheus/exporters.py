@@ -75,6 +75,8 @@ class Exporter(NamedTuple):
     """Why a GPU is not free, or why that is not known, in a label `reason`."""
     answer_age: str | None = None
     """Seconds since a GPU last answered."""
+    host_info: str | None = None
+    """A series for each machine, with the labels `driver_version` and `cuda_version`."""
     reading_age: str | None = None
     """Seconds from the reading of a GPU to its scrape."""
 
@@ -224,6 +226,7 @@ GPUTOP = Exporter(
     jobs="gputop_job_processes{%s}",
     reason="gputop_gpu_not_free{%s}",
     answer_age="gputop_gpu_reading_age_seconds{%s}",
+    host_info="gputop_host_info{%s}",
     reading_age="gputop_reading_age_seconds{%s}",
 )
 DCGM = Exporter(

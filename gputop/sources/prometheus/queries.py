@@ -81,6 +81,11 @@ class ClusterQueries:
             answers = self.ask(self._sums())
         return self._cluster(answers, len(self.down))
 
+    def hosts(self) -> list[str]:
+        """Return the labels of all machines whose GPUs are known now, sorted. SourceError."""
+        answer = self.ask({"hosts": f"count by (host) ({self._count()})"})["hosts"]
+        return sorted(filter(None, map(host_of, answer)))
+
     def nodes(self, order: NodeOrder, count: int, matching: str = "") -> tuple[ClusterNode, ...]:
         """Return the first `count` machines with `matching` in their name, and such machines that
         are down: first in the order "worst", otherwise last. SourceError."""
@@ -89,8 +94,8 @@ class ClusterQueries:
         ranked = sorted(page["page"], key=lambda series: (-series.value, host_of(series)))
         hosts = list(dict.fromkeys(filter(None, map(host_of, ranked))))
         details = self.ask(self._details(hosts)) if hosts else {}
-        by_host = {name: _by_host(answer) for name, answer in details.items()}
-        nodes = [_node(host, by_host) for host in hosts]
+        of_hosts = {name: by_host(answer) for name, answer in details.items()}
+        nodes = [_node(host, of_hosts) for host in hosts]
         named = [node for node in self.down if matching.casefold() in node.host.casefold()]
         down = named[:_MOST_DOWN]
         return tuple([*down, *nodes] if order == "worst" else [*nodes, *down])
@@ -253,11 +258,12 @@ def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> Clust
     )
 
 
-def _by_host(answer: Sequence[Series]) -> dict[str, list[Series]]:
-    by_host: defaultdict[str, list[Series]] = defaultdict(list)
+def by_host(answer: Sequence[Series]) -> dict[str, list[Series]]:
+    """Return the series of an answer by their machines."""
+    of_hosts: defaultdict[str, list[Series]] = defaultdict(list)
     for series in answer:
-        by_host[host_of(series)].append(series)
-    return by_host
+        of_hosts[host_of(series)].append(series)
+    return of_hosts
 
 
 def host_of(series: Series) -> str:

@@ -21,8 +21,11 @@ LEAST_INTERVAL = 1.0
 class ClusterWatch:
     """Keeps the newest state of a cluster; for any thread."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], interval: float = INTERVAL) -> None:
-        """UsageError if `url` is not the URL of a server."""
+    def __init__(
+        self, url: str, headers: Mapping[str, str], interval: float = INTERVAL, ssh: bool = True
+    ) -> None:
+        """`ssh`: whether hosts may be opened over it. UsageError if `url` is none of a server."""
+        self._ssh = ssh
         self.client = PrometheusClient(url, headers)
         self.interval = max(LEAST_INTERVAL, interval)
         self._page = NodePage()
@@ -64,10 +67,11 @@ class ClusterWatch:
         self._woken.set()
 
     def source_of(self, host: str, interval: float) -> FallbackSource:
-        """Return the source of a machine: over ssh, otherwise as the server knows it."""
+        """Return the source of a machine: over ssh if that is allowed and succeeds, otherwise as
+        the server knows it."""
         queries = self._queries
         assert queries is not None, "there are nodes"
-        return FallbackSource(host, interval, lambda: PrometheusSource(queries, host))
+        return FallbackSource(host, interval, lambda: PrometheusSource(queries, host), self._ssh)
 
     def _run(self) -> None:
         while not self._is_closed:
