@@ -61,7 +61,7 @@ Nice=10
 WantedBy=default.target
 """
 _TOGETHER = 10
-"""Recorded samples that are counted after each new one: 4 ms, until the last hour is counted."""
+"""Recorded samples that are counted after each new one, until the last hour is: 2 ms."""
 _PLAIN_WORD = re.compile(r"[\w/.,:=@+-]+", re.ASCII)
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
 _DIGITS = re.compile(r"[0-9]+")

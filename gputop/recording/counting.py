@@ -20,7 +20,7 @@ from gputop.errors import GputopError
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount, UsageCounter, count_frames
-from gputop.model.usage.spans import Moment
+from gputop.model.usage.spans import FrameTime
 from gputop.model.usage.totals import UsageTotals
 from gputop.recording.datafile import MAX_HOSTS
 from gputop.recording.days import is_day
@@ -65,7 +65,7 @@ class FileUsage:
         """Whether all of it has sums."""
         return self._sums is not None and self._sums.is_complete
 
-    def last(self, host: str) -> Moment | None:
+    def last(self, host: str) -> FrameTime | None:
         """Return its last sample of a host."""
         if self._kept is not None and self.is_done and host in self.spans:
             return self._kept.last
@@ -76,11 +76,11 @@ class FileUsage:
         """What the sums have."""
         return None if self._sums is None else unpack(self._sums.whole)
 
-    def may_follow(self, before: Moment | None) -> bool:
+    def may_follow(self, before: FrameTime | None) -> bool:
         """Whether its sums, if it has any, are of a file after this sample; None: of the first."""
         return self._kept is None or self._kept.before == before
 
-    def whole(self, host: str, before: Moment | None, only_over: bool = False) -> Counting:
+    def whole(self, host: str, before: FrameTime | None, only_over: bool = False) -> Counting:
         """Count all of it and keep the sums; `before`: the frame before the first one, if there is
         any. `only_over`: without the hour that has not ended."""
         count = self._kept
@@ -102,7 +102,7 @@ class FileUsage:
         return count
 
     def parts(
-        self, host: str, since: float, until: float, before: Moment | None
+        self, host: str, since: float, until: float, before: FrameTime | None
     ) -> Iterator[UsageCount]:
         """Count the hours of a part of it, both ends included; `before` as above."""
         for hour in self._hours(host):
@@ -137,21 +137,22 @@ class FileUsage:
         self,
         host: str,
         hour: int,
-        before: Moment | None,
+        before: FrameTime | None,
         since: float = -math.inf,
         until: float = math.inf,
     ) -> Counting:
         """Count an hour, or the part of it that is asked for."""
         recording, counter = self._samples, UsageCounter(before)
-        known = len(recording.losses)
+        count_of_losses = len(recording.losses)
         end = math.nextafter((hour + 1) * _HOUR, -math.inf)
         for frame in recording.frames(host, max(since, hour * _HOUR), min(until, end)):
             counter.add(frame)
             yield
-        counter.count.losses = list(recording.losses[known:])
-        if counter.count.losses:
+        count = counter.count()
+        count.losses = list(recording.losses[count_of_losses:])
+        if count.losses:
             self._recording = None  # the next hour is to notice what it shares with this one
-        return counter.count
+        return count
 
     def _keep(self, host: str, whole: bytes, hours: dict[int, bytes]) -> None:
         """Write the sums of a day that has one host; `whole`: all of the hours."""
@@ -220,7 +221,7 @@ class RecordedUsage:
     def _counts(
         self, host: str, groups: list[list[_Part]], totals: UsageTotals
     ) -> Iterator[UsageCount]:
-        before: Moment | None = None
+        before: FrameTime | None = None
         since, until = totals.since, totals.until
         for number, parts in enumerate(groups):
             first, last = parts[0].first, max(part.last for part in parts)

@@ -32,7 +32,7 @@ from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.usage.grouping import COLUMNS, OTHERS, VIEWS, UsageKey, key_of, rows_of
 from gputop.model.usage.held import HeldPart, UnknownReason, held_parts
-from gputop.model.usage.spans import Amount, Coverage, Moment, whole_energy, whole_time
+from gputop.model.usage.spans import Amount, Coverage, FrameTime, whole_energy, whole_time
 
 MAX_KEYS = 1000
 """Kinds of processes in one count that are told apart. Further ones are told apart by their user
@@ -83,10 +83,10 @@ class UsageRow(msgspec.Struct, array_like=True):
             self.add_memory(other.peak_memory)
 
 
-Rows = dict[UsageKey, UsageRow]
+UsageRows = dict[UsageKey, UsageRow]
 
 
-def add_rows(rows: Rows, others: Mapping[UsageKey, UsageRow]) -> None:
+def add_rows(rows: UsageRows, others: Mapping[UsageKey, UsageRow]) -> None:
     for key, row in others.items():
         rows.setdefault(key, UsageRow()).merge(row)
 
@@ -94,14 +94,14 @@ def add_rows(rows: Rows, others: Mapping[UsageKey, UsageRow]) -> None:
 class UsageCount(msgspec.Struct):
     """What is counted of one host in a span of time, from which the rows of every --by follow."""
 
-    before: Moment | None = None
+    before: FrameTime | None = None
     """The frame before the first one, if that counts; None: the first stands for no time."""
-    first: Moment | None = None
+    first: FrameTime | None = None
     """Its own frames; None if it has none."""
-    last: Moment | None = None
-    alone: Rows = msgspec.field(default_factory=dict)
+    last: FrameTime | None = None
+    alone: UsageRows = msgspec.field(default_factory=dict)
     """Parts of GPUs with one kind of process, by COLUMNS; without peaks."""
-    shared: list[Rows] = msgspec.field(default_factory=lambda: [{} for _ in VIEWS])
+    shared: list[UsageRows] = msgspec.field(default_factory=lambda: [{} for _ in VIEWS])
     """All other parts of GPUs, and the peaks of all; for each of the VIEWS."""
     unheld: Amount = 0.0
     """GPU-seconds in which a GPU, or a part of one, was not held."""
@@ -113,13 +113,13 @@ class UsageCount(msgspec.Struct):
     losses: list[str] = []
     """What could not be read, in words."""
 
-    def rows(self, view: tuple[str, ...]) -> Rows:
+    def rows(self, view: tuple[str, ...]) -> UsageRows:
         """Return the rows of one of the VIEWS."""
-        rows: Rows = {}
+        rows: UsageRows = {}
         add_rows(rows, self.shared[VIEWS.index(view)])
-        places = tuple(map(COLUMNS.index, view))
+        columns = tuple(map(COLUMNS.index, view))
         for key, row in self.alone.items():
-            rows.setdefault(tuple([key[place] for place in places]), UsageRow()).merge(row)
+            rows.setdefault(tuple([key[column] for column in columns]), UsageRow()).merge(row)
         return rows
 
     def merge(self, later: UsageCount) -> None:
@@ -168,19 +168,37 @@ class _Member(msgspec.Struct):
         self.is_busy |= other.is_busy
 
 
+class _JointRow(msgspec.Struct):
+    """Kinds of processes on one part of a GPU that are together in some row."""
+
+    kinds: list[int]
+    """Which of the kinds."""
+    rows: list[tuple[int, UsageKey]] = []
+    """The rows, each with the number of its view."""
+    row: UsageRow = msgspec.field(default_factory=UsageRow)
+    """What is to be added to each of them."""
+
+
 class UsageCounter:
     """Counts frames of one host, in the order of time."""
 
-    def __init__(self, before: Moment | None = None) -> None:
+    def __init__(self, before: FrameTime | None = None) -> None:
         """`before`: the frame before the first one, if that counts."""
-        self.count = UsageCount(before=before)
+        self._count = UsageCount(before=before)
         self._rows: dict[UsageKey, tuple[UsageKey, ...]] = {}
         """The rows of each kind of process in the VIEWS."""
         self._memory: dict[UsageKey, int] = {}
-        """Bytes of each kind of process in the frame before."""
+        """Bytes of each kind of process when the peaks were last looked at."""
+        self._joint: dict[tuple[UsageKey, ...], list[_JointRow]] = {}
+        """What is counted of several kinds on one part, by these."""
+
+    def count(self) -> UsageCount:
+        """Return what is counted so far."""
+        self._share_out()
+        return self._count
 
     def add(self, frame: Frame) -> None:
-        count = self.count
+        count = self._count
         before = count.last or count.before
         seconds = 0.0
         if before is not None:
@@ -192,9 +210,9 @@ class UsageCounter:
             joules = _joules(gpu, seconds, old.get(gpu.key), new)
             if seconds:
                 self._add_gpu(frame, gpu, seconds, joules, memory)
-        if memory != self._memory:
-            self._add_memory(memory)
-        count.last = Moment.of(frame, new)
+        if any(size > self._memory.get(key, -1) for key, size in memory.items()):
+            self._add_memory(memory)  # otherwise no sum of them is a new peak
+        count.last = FrameTime.of(frame, new)
         count.first = count.first or count.last
 
     def _add_gpu(
@@ -205,7 +223,7 @@ class UsageCounter:
         joules: float | None,
         memory: dict[UsageKey, int],
     ) -> None:
-        parts, count = held_parts(frame, gpu), self.count
+        parts, count = held_parts(frame, gpu), self._count
         if isinstance(parts, str):
             count.unknown[parts] = count.unknown.get(parts, 0.0) + seconds
             return
@@ -239,22 +257,45 @@ class UsageCounter:
         time, joules = whole_time(part.share * seconds), _times(joules, part.share)
         if len(members) == 1:
             [(key, member)] = members.items()
-            self.count.alone.setdefault(key, UsageRow()).add_span(time, member, joules)
+            self._count.alone.setdefault(key, UsageRow()).add_span(time, member, joules)
             return
-        for number, rows in enumerate(self.count.shared):
-            joined: dict[UsageKey, _Member] = {}
-            for key, member in members.items():
-                joined.setdefault(self._rows[key][number], _Member()).join(member)
-            if number == 0:
-                [everybody] = joined.values()
-            for row, member in joined.items():
-                portion = member.portion(everybody)
-                rows.setdefault(row, UsageRow()).add_span(time, member, _times(joules, portion))
+        here, everybody = list(members.values()), _Member()
+        for member in here:
+            everybody.join(member)
+        for joint in self._joint_rows(tuple(members)):
+            joined = _Member()
+            for kind in joint.kinds:
+                joined.join(here[kind])
+            joint.row.add_span(time, joined, _times(joules, joined.portion(everybody)))
+
+    def _joint_rows(self, keys: tuple[UsageKey, ...]) -> list[_JointRow]:
+        """Return which kinds of processes on a part of a GPU are together in some row."""
+        if keys not in self._joint:
+            if sum(map(len, self._joint)) > MAX_KEYS:
+                self._share_out()
+            joints: dict[tuple[int, ...], _JointRow] = {}
+            for number in range(len(VIEWS)):
+                together: dict[UsageKey, list[int]] = {}
+                for kind, key in enumerate(keys):
+                    together.setdefault(self._rows[key][number], []).append(kind)
+                for row, kinds in together.items():
+                    joint = joints.setdefault(tuple(kinds), _JointRow(kinds))
+                    joint.rows.append((number, row))
+            self._joint[keys] = list(joints.values())
+        return self._joint[keys]
+
+    def _share_out(self) -> None:
+        """Add to the rows what was counted of several kinds together."""
+        for joints in self._joint.values():
+            for joint in joints:
+                for number, key in joint.rows:
+                    self._count.shared[number].setdefault(key, UsageRow()).merge(joint.row)
+        self._joint.clear()
 
     def _add_memory(self, memory: dict[UsageKey, int]) -> None:
         """Take the memory of one instant into the peaks."""
         self._memory = memory
-        for number, rows in enumerate(self.count.shared):
+        for number, rows in enumerate(self._count.shared):
             sizes: dict[UsageKey, int] = {}
             for key, size in memory.items():
                 row = self._rows[key][number]
@@ -263,12 +304,12 @@ class UsageCounter:
                 rows.setdefault(row, UsageRow()).add_memory(size)
 
 
-def count_frames(frames: Iterable[Frame], before: Moment | None = None) -> UsageCount:
+def count_frames(frames: Iterable[Frame], before: FrameTime | None = None) -> UsageCount:
     """Count frames of one host, in the order of time; `before` as in UsageCount."""
     counter = UsageCounter(before)
     for frame in frames:
         counter.add(frame)
-    return counter.count
+    return counter.count()
 
 
 def _joules(

@@ -40,7 +40,7 @@ VIEWS: tuple[tuple[str, ...], ...] = tuple(
 )
 """The columns of the rows of one host, for every --by, in the order of COLUMNS. The first has a
 single row: all GPUs, each once."""
-_PLACES = [tuple(map(COLUMNS.index, view)) for view in VIEWS]
+_NUMBERS = [tuple(map(COLUMNS.index, view)) for view in VIEWS]
 
 
 def columns_of(by: str) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def key_of(gpu: Gpu, process: Process) -> UsageKey:
 
 def rows_of(key: UsageKey) -> tuple[UsageKey, ...]:
     """Return the row of a process in each of the VIEWS; `key` as COLUMNS."""
-    return tuple([tuple([key[place] for place in places]) for places in _PLACES])
+    return tuple([tuple([key[number] for number in numbers]) for numbers in _NUMBERS])
 
 
 @lru_cache(maxsize=1024)

@@ -32,7 +32,7 @@ def whole_energy(joules: float) -> float:
     return round(joules * _JOULE) / _JOULE
 
 
-class Moment(msgspec.Struct, frozen=True):
+class FrameTime(msgspec.Struct, frozen=True):
     """What the next frame needs to know of a frame."""
 
     time: Amount
@@ -43,7 +43,7 @@ class Moment(msgspec.Struct, frozen=True):
     """The energy counters of its GPUs, in joules."""
 
     @classmethod
-    def of(cls, frame: Frame, counters: dict[str, float]) -> Moment:
+    def of(cls, frame: Frame, counters: dict[str, float]) -> FrameTime:
         return cls(frame.time, _LATE * (frame.interval or _USUAL), counters)
 
 
@@ -62,7 +62,7 @@ class Coverage(msgspec.Struct):
         self.missing += whole_time(seconds)
         self.gaps += 1
 
-    def add_time(self, before: Moment, now: float, is_read: bool) -> float:
+    def add_time(self, before: FrameTime, now: float, is_read: bool) -> float:
         """Count the time from one frame to the next; return the seconds that the next one stands
         for, 0 if there is a gap between them or the clock was set back."""
         seconds = now - before.time

@@ -6,7 +6,7 @@ from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount, UsageRow
 from gputop.model.usage.grouping import COLUMNS, MAX_CELL, OTHERS, VIEWS, UsageKey, columns_of
 from gputop.model.usage.held import UnknownReason
-from gputop.model.usage.spans import Coverage, Moment
+from gputop.model.usage.spans import Coverage, FrameTime
 
 MAX_ROWS = 20_000
 """Further rows are added up in one."""
@@ -30,7 +30,7 @@ class UsageTotals:
         """How much is recorded, by host name."""
         self.losses: dict[str, None] = {}
         self._view = tuple(name for name in COLUMNS if name in self.columns)
-        self._last: Moment | None = None
+        self._last: FrameTime | None = None
 
     def begin(self, host: str) -> None:
         """Begin with the counts of a host."""
