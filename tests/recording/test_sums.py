@@ -255,6 +255,24 @@ def test_sums_that_are_not_believed(
         assert stored.read_sums(day)[1] or beside(day).stat().st_uid == 4711
 
 
+def test_texts_of_sums_are_made_harmless(day: Path) -> None:
+    """Whoever makes a recording for others may make its sums, too."""
+
+    def change(sums: stored.Sums) -> None:
+        count = stored.unpack(sums.whole)
+        assert count
+        key, row = count.alone.popitem()
+        count.alone[(*key[:3], "\x1b[2J", *key[4:])] = row
+        count.losses = ["\x1b[3J"]
+        sums.losses = ["\x1b[4J"]
+        sums.whole = stored.pack(count)
+
+    forge(change)(beside(day))
+    totals = usage(day.parent)
+    assert ("\ufffd[2J",) in totals.rows
+    assert list(totals.losses) == ["\ufffd[4J", "\ufffd[3J"]
+
+
 def test_a_recording_that_has_changed_is_read_anew(day: Path) -> None:
     right = usage(day.parent)
     data = day.read_bytes()

@@ -53,7 +53,7 @@ class UsageTotals:
         self.unheld_energy += count.unheld_energy
         for reason, seconds in count.unknown.items():
             self.unknown[reason] = self.unknown.get(reason, 0.0) + seconds
-        self.losses |= dict.fromkeys(count.losses)
+        self.losses |= dict.fromkeys(map(printable, count.losses))
 
     def end(self, host: str) -> None:
         """End with the counts of a host."""
