@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, islice
 from pathlib import Path
@@ -102,8 +103,7 @@ def summed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make(folder: Path, now: float = LATER) -> None:
     """Make all sums of what is there."""
-    for _ in islice(make_sums(folder, Clock(now)), 1000):
-        pass
+    deque(islice(make_sums(folder, Clock(now)), 1000))
 
 
 def spoil(path: Path, after: float) -> None:
@@ -299,18 +299,26 @@ def test_a_day_that_grows(tmp_path: Path) -> None:
     past = [each for each in whole if each.time < MIDNIGHT + 4.5 * HOUR]
     record(tmp_path, "a", past)
     path, now = tmp_path / "2025-11-23.gputop", MIDNIGHT + 4.5 * HOUR
-    make(tmp_path, now)
+    clock = Clock(now)
+    making = make_sums(tmp_path, clock)
+    deque(islice(making, 100))
     _, sums = stored.read_sums(path)
     assert sums
     assert sums.end == MIDNIGHT + 4 * HOUR
     assert usage_json(usage(tmp_path, now=now)) == usage_json(read(tmp_path, "user", 0.0, LATER))
     record(tmp_path, "a", whole[len(past) :])
-    right = usage_json(read(tmp_path, "user", 0.0, LATER))
-    assert usage_json(usage(tmp_path)) == right
+    deque(islice(making, 100))
+    _, same = stored.read_sums(path)
+    assert same
+    assert list(same.hours) == list(sums.hours)
+    clock.now = LATER
+    deque(islice(making, 100))
     _, grown = stored.read_sums(path)
     assert grown
     assert grown.is_complete
     assert [grown.hours[hour] for hour in sums.hours] == list(sums.hours.values())
+    right = usage_json(read(tmp_path, "user", 0.0, LATER))
+    assert usage_json(usage(tmp_path)) == right
     early = replace(whole[0], time=whole[0].time + 400, processes=(process(1, user="carol"),))
     record(tmp_path, "a", [early])  # the clock was set back
     assert stored.read_sums(path)[1]
