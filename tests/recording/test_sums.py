@@ -262,7 +262,8 @@ def test_texts_of_sums_are_made_harmless(day: Path) -> None:
         count = stored.unpack(sums.whole)
         assert count
         key, row = count.alone.popitem()
-        count.alone[(*key[:3], "\x1b[2J", *key[4:])] = row
+        other = (*key[:3], "\x1b[2J", *key[4:])
+        count.alone[other] = row
         count.losses = ["\x1b[3J"]
         sums.losses = ["\x1b[4J"]
         sums.whole = stored.pack(count)
