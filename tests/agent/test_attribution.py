@@ -221,8 +221,8 @@ def test_a_docker_that_does_not_tell(
 
 
 @needs_root
-@pytest.mark.parametrize(
-    ("group", "account"), [("slurmstepd.scope/job_4711/step_0", "physics"), ("job_4711", None)]
+@rest_long(
+    ("group", "account"), ("slurmstepd.scope/job_4711/step_0", "physics"), ("job_4711", None)
 )
 def test_the_account_of_a_slurm_job(
     here: Machine, start: Start, tmp_path: Path, group: str, account: str | None
