@@ -150,8 +150,6 @@ class FileUsage:
             yield
         count = counter.count()
         count.losses = list(recording.losses[count_of_losses:])
-        if count.losses:
-            self._recording = None  # the next hour is to notice what it shares with this one
         return count
 
     def _keep(self, host: str, whole: bytes, hours: dict[int, bytes]) -> None:
@@ -295,9 +293,11 @@ def _sum(path: Path, previous: Path | None, now: float, done: set[Path]) -> Iter
     """Make the sums of a data file; add it to those that are done if it has them all."""
     file = FileUsage([path], now)
     yield
-    if file.is_done:
+    if len(file.spans) != 1 or not is_day(path.name):
+        return
+    [host] = file.spans
+    before = None if previous is None else FileUsage([previous], now).last(host)
+    if file.is_done and (before is None or file.may_follow(before)):
         done.add(path)
-    elif len(file.spans) == 1 and is_day(path.name):
-        [host] = file.spans
-        before = None if previous is None else FileUsage([previous], now).last(host)
+    else:
         yield from file.whole(host, before, only_over=True)

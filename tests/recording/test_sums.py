@@ -41,6 +41,8 @@ MIDNIGHT = 20415 * DAY
 """2025-11-23 00:00 UTC."""
 BEGIN = MIDNIGHT - 3 * HOUR
 LATER = MIDNIGHT + 30 * DAY
+FOREIGN = 4711
+"""A uid of nobody's."""
 MIG = (MigDevice(gi=1, ci=0, memory_total=30 * GIB), MigDevice(gi=2, ci=0, memory_total=70 * GIB))
 
 
@@ -131,6 +133,7 @@ def read(path: Path, by: str, since: float, until: float) -> UsageTotals:
         totals.begin(host)
         totals.add(host, count_frames(recording.frames(host, since, until)))
         totals.end(host)
+    totals.losses = dict.fromkeys(recording.losses)
     return totals
 
 
@@ -151,7 +154,9 @@ def test_the_same_as_from_all_samples(plain: Path, by: str, one: float, other: f
         make(folder)
         assert len(list(folder.glob(f"*/*{SUMS}"))) == 4
     totals = usage(plain, by, since, until, now=0.0)
-    assert usage_json(totals) == usage_json(read(plain, by, since, until))
+    whole = read(plain, by, since, until)
+    assert usage_json(totals) == usage_json(whole)
+    assert totals.rows == whole.rows  # to the last bit
     assert usage_json(totals) == usage_json(usage(folder, by, since, until))
 
 
@@ -192,7 +197,20 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def rename(path: Path) -> None:
+    """Have the checksum alone tell that it is not the same host."""
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\xa1a", b"\xa1b", 1))
+    assert path.read_bytes() != data
+
+
+def foreign(path: Path) -> None:
+    forge(lies)(path)
+    os.chown(path, FOREIGN, FOREIGN)
+
+
 def link(path: Path) -> None:
+    forge(lies)(path)
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
 
@@ -213,6 +231,13 @@ def forge(change: Callable[[stored.Sums], object]) -> Callable[[Path], None]:
         stored.write_sums(data, sums)
 
     return write
+
+
+def lies(sums: stored.Sums) -> None:
+    count = stored.unpack(sums.whole)
+    assert count
+    count.unheld += HOUR
+    sums.whole = stored.pack(count)
 
 
 def other_rows(sums: stored.Sums) -> None:
@@ -238,9 +263,9 @@ def bomb(sums: stored.Sums) -> None:
     [
         flip, link, pipe, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 60),
         lambda path: path.write_bytes(b"x" * (8 << 20)), forge(other_rows), forge(endless),
-        forge(bomb), lambda path: os.chown(path, 4711, 4711),
+        forge(bomb), foreign, rename,
     ],
-    ids=["flip", "link", "pipe", "empty", "cut", "large", "rows", "endless", "bomb", "foreign"],
+    ids="flip link pipe empty cut large rows endless bomb foreign rename".split(),
 )  # fmt: skip
 def test_sums_that_are_not_believed(
     day: Path, damage: Callable[[Path], None], request: pytest.FixtureRequest
@@ -252,7 +277,7 @@ def test_sums_that_are_not_believed(
     damage(beside(day))
     assert usage_json(usage(day.parent)) == right
     if not beside(day).is_symlink() and beside(day).is_file():
-        assert stored.read_sums(day)[1] or beside(day).stat().st_uid == 4711
+        assert stored.read_sums(day)[1] or beside(day).stat().st_uid == FOREIGN
 
 
 def test_texts_of_sums_are_made_harmless(day: Path) -> None:
@@ -282,6 +307,16 @@ def test_a_recording_that_has_changed_is_read_anew(day: Path) -> None:
     assert totals.total.held < right.total.held
     assert any("cut off" in loss for loss in totals.losses)
     assert usage_json(usage(day.parent)) == usage_json(totals)  # what is lost is told from the sums
+
+
+def test_a_longer_recording_of_the_same_times_is_read_anew(day: Path) -> None:
+    others = [replace(each, processes=()) for each in Recording(day).frames("a")]
+    size = day.stat().st_size
+    for path in (day, index_of(day)):
+        path.unlink()
+    record(day.parent, "a", others)
+    os.truncate(day, max(size + 1, day.stat().st_size))
+    assert usage_json(usage(day.parent)) == usage_json(read(day.parent, "user", 0.0, LATER))
 
 
 def test_damage_is_told_from_the_sums(day: Path) -> None:
@@ -331,14 +366,25 @@ def test_when_a_day_before_is_deleted_or_comes_back(day: Path, tmp_path: Path) -
     right, before = usage(tmp_path), tmp_path / "2025-11-22.gputop"
     data = before.read_bytes()
     before.unlink()
-    alone = usage(tmp_path)
-    assert usage_json(alone) == usage_json(read(tmp_path, "user", 0.0, LATER))
-    assert usage_json(usage(day)) == usage_json(read(day, "user", 0.0, LATER))
+    alone, whole = read(tmp_path, "user", 0.0, LATER), day.read_bytes()
+    spoil(day, MIDNIGHT + HOUR)
+    assert usage_json(usage(tmp_path)) == usage_json(usage(day)) == usage_json(alone)
+    day.write_bytes(whole)
+    make(tmp_path)
     before.write_bytes(data)
     assert usage_json(usage(tmp_path)) == usage_json(right)
+    make(tmp_path)
+    spoil(day, MIDNIGHT)
+    assert usage_json(usage(tmp_path)) == usage_json(right)
+
+
+def test_nothing_is_kept_without_the_day_before(day: Path) -> None:
     beside(day).unlink()
-    usage(day)  # alone: nothing is known of the day before, and nothing kept
+    usage(day)
+    usage(day.parent, since=MIDNIGHT)
     assert not beside(day).exists()
+    usage(day.parent)
+    assert beside(day).exists()
 
 
 def test_files_whose_samples_mix_are_read(tmp_path: Path) -> None:
