@@ -265,7 +265,8 @@ def bomb(sums: stored.Sums) -> None:
         lambda path: path.write_bytes(b"x" * (8 << 20)), forge(other_rows), forge(endless),
         forge(bomb), foreign, rename,
     ],
-    ids="flip link pipe empty cut large rows endless bomb foreign rename".split(),
+    ids=["flip", "link", "pipe", "empty", "cut", "large", "rows", "endless", "bomb", "foreign",
+         "rename"],
 )  # fmt: skip
 def test_sums_that_are_not_believed(
     day: Path, damage: Callable[[Path], None], request: pytest.FixtureRequest
