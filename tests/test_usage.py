@@ -159,8 +159,16 @@ def test_rows_of_users_and_hosts(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["--since", "soon"], 2, "--since 'soon' is not a time: write 2026-11-21, "),
         (["--since", "2026-11-20 13:00"], 2, "--since 2026-11-20 13:00:00 is not before"),
         (["--since", "2026-11-01", "--until", "2026-11-02"], 1, "nothing is recorded from"),
-        (["--by", "pid"], 2, "unknown --by 'pid': choose from user, gpu, job, command, host"),
-        (["--by", "user,"], 2, "unknown --by '': choose from user, gpu, job, command, host"),
+        (
+            ["--by", "pid"],
+            2,
+            "unknown --by 'pid': choose from user, gpu, job, account, command, host",
+        ),
+        (
+            ["--by", "user,"],
+            2,
+            "unknown --by '': choose from user, gpu, job, account, command, host",
+        ),
         (["--csv", "--json"], 2, "--json cannot be used with --csv"),
     ],
 )

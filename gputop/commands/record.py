@@ -7,6 +7,8 @@ import os
 import re
 import signal
 from contextlib import closing
+from itertools import islice
+from pathlib import Path
 from typing import NoReturn
 
 from gputop.commands.shared.hosts import complain_of, of_host
@@ -18,6 +20,7 @@ from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL
 from gputop.recording.contents import Commands, recorded
+from gputop.recording.counting import make_sums
 from gputop.recording.days import default_folder
 from gputop.recording.writer import HostFolders, Limits, RecordingWriter
 from gputop.settings import user_named
@@ -57,6 +60,8 @@ Nice=10
 [Install]
 WantedBy=default.target
 """
+_TOGETHER = 10
+"""Recorded samples that are counted after each new one, until the last hour is: 2 ms."""
 _DIGITS = re.compile(r"[0-9]+")
 """Numbers in an error: if only they change, as in `no answer for 12 s`, it is the same error."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
@@ -126,6 +131,7 @@ def _record(
     me = user_named("me")
     problems: dict[HostName | None, str] = {}
     swollen: set[HostName | None] = set()
+    sums = make_sums(Path(writer.path)) if os.path.isdir(writer.path) else iter(())
     for host, news in follower:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.requested_name
@@ -138,6 +144,8 @@ def _record(
             (swollen.add if is_swollen else swollen.discard)(host)
             commands: Commands = "none" if is_swollen else options.commands
             writer.append(name, recorded(news, commands, user))
+            for _ in islice(sums, _TOGETHER):
+                pass
         problem = _problem_of(news)
         before, problems[host] = problems.get(host, ""), _DIGITS.sub("", str(problem or ""))
         if problem is not None and problems[host] != before:

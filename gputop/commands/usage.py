@@ -9,15 +9,14 @@ from pathlib import Path
 
 from gputop.commands.shared.options import JSON
 from gputop.errors import GputopError, UsageError
-from gputop.export.usage import UsageReport, notes, usage_csv, usage_json, usage_table
+from gputop.export.usage import notes, usage_csv, usage_json, usage_table
 from gputop.model.instants import is_span, parse_instant
 from gputop.model.machine.text import date_time, printable
-from gputop.model.usage.count import UsageCount
-from gputop.model.usage.grouping import GROUPINGS, grouping_of
-from gputop.model.usage.spans import Coverage, spans
+from gputop.model.usage.grouping import GROUPINGS
+from gputop.model.usage.totals import UsageTotals
 from gputop.output import complain, write
+from gputop.recording.counting import RecordedUsage
 from gputop.recording.days import default_folder
-from gputop.recording.reader import Recording
 
 DESCRIPTION = "Add up who held GPUs, worked on them and left them idle, from a recording."
 EPILOG = """\
@@ -63,37 +62,38 @@ def run(options: argparse.Namespace) -> int:
         if word not in GROUPINGS:
             what = printable(repr(word), 100)
             raise UsageError(f"unknown --by {what}: choose from {', '.join(GROUPINGS)}")
-    recording = _recording(options.path)
-    since, until = _window(options, recording)
-    report = _report(recording, options.by, since, until)
+    path, now = _path(options.path), time.time()
+    recorded = RecordedUsage(path, now)
+    totals = UsageTotals(options.by, *_window(options, path, recorded.span, now))
+    recorded.add_to(totals)
     if options.json:
-        write(usage_json(report) + "\n", "utf-8", required=True)
+        write(usage_json(totals) + "\n", "utf-8", required=True)
     elif options.csv:
-        write(usage_csv(report), "utf-8", required=True)
-        for note in notes(report):
+        write(usage_csv(totals), "utf-8", required=True)
+        for note in notes(totals):
             complain(note)
     else:
-        write(usage_table(report))
+        write(usage_table(totals))
     return 0
 
 
-def _recording(path: str | None) -> Recording:
-    """Return the recording that is named, or the default one. GputopError."""
+def _path(path: str | None) -> Path:
+    """Return where the recording is. GputopError if there is none where it usually is."""
     folder = default_folder()
     if path is None and not os.path.isdir(folder):
         raise GputopError(
             f"nothing is recorded in {folder}: run gputop record, or name a recording"
         )
-    return Recording(Path(path or folder))
+    return Path(path or folder)
 
 
-def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, float]:
-    """Return the span that is asked for. UsageError; GputopError if none of it is recorded."""
-    recorded = [recording.span(host) for host in recording.hosts]
-    if not recorded:
-        raise GputopError(f"{recording.path} has no samples yet")
-    first, last = min(begin for begin, _ in recorded), max(end for _, end in recorded)
-    end = last if options.path else time.time()
+def _window(
+    options: argparse.Namespace, path: Path, span: tuple[float, float], now: float
+) -> tuple[float, float]:
+    """Return the span that is asked for; `span`: what is recorded. UsageError; GputopError if none
+    of it is recorded."""
+    first, last = span
+    end = last if options.path else now
     until = _instant("--until", options.until, end) if options.until else end
     if options.since:
         since = _instant("--since", options.since, until)
@@ -104,7 +104,7 @@ def _window(options: argparse.Namespace, recording: Recording) -> tuple[float, f
     if until < first or since > last:
         raise GputopError(
             f"nothing is recorded from {date_time(since)} to {date_time(until)}:"
-            f" {recording.path} has {date_time(first)} to {date_time(last)}"
+            f" {path} has {date_time(first)} to {date_time(last)}"
         )
     return since, until
 
@@ -116,12 +116,3 @@ def _instant(option: str, text: str, end: float) -> float:
     except ValueError:
         what = printable(repr(text), 100)
         raise UsageError(f"{option} {what} is not a time: write {_FORMS}") from None
-
-
-def _report(recording: Recording, by: str, since: float, until: float) -> UsageReport:
-    count = UsageCount(grouping_of(by))
-    coverages = {}
-    for host in recording.hosts:
-        coverages[host] = coverage = Coverage(since, until)
-        count.add(host, spans(recording.frames(host, since, until), coverage))
-    return UsageReport(by, since, until, count, coverages, recording.losses)

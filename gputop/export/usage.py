@@ -19,7 +19,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from gputop.export.table import aligned
 from gputop.model.machine.text import (
@@ -31,9 +30,11 @@ from gputop.model.machine.text import (
     size,
     three_digits,
 )
-from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
-from gputop.model.usage.grouping import UsageKey, grouping_of
+from gputop.model.usage.count import UsageRow
+from gputop.model.usage.grouping import UsageKey
+from gputop.model.usage.held import UnknownReason
 from gputop.model.usage.spans import Coverage
+from gputop.model.usage.totals import UsageTotals
 
 _HOUR = 3600.0
 _KWH = 3.6e6
@@ -49,18 +50,6 @@ _REASONS: dict[UnknownReason, str] = {
     "unlisted": "its processes were not listed",
     "instance": "which MIG device was in use",
 }
-
-
-class UsageReport(NamedTuple):
-    """What is reported of a span of time."""
-
-    by: str
-    since: float
-    until: float
-    usage: UsageCount
-    coverages: dict[str, Coverage]
-    """How much is recorded, by host name."""
-    losses: tuple[str, ...] = ()
 
 
 def _known_hours(hours: Callable[[UsageRow], float]) -> Callable[[UsageRow], float | None]:
@@ -79,10 +68,10 @@ FIGURES: dict[str, Callable[[UsageRow], float | None]] = {
 """The figures of a row in JSON and CSV; see `model.usage.count`."""
 
 
-def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
+def _sorted_rows(report: UsageTotals) -> list[tuple[UsageKey, UsageRow]]:
     """Return the rows, those with most hours held first."""
     return sorted(
-        report.usage.rows.items(),
+        report.rows.items(),
         key=lambda item: (-item[1].held, [cell or "" for cell in item[0]]),
     )
 
@@ -90,29 +79,29 @@ def _sorted_rows(report: UsageReport) -> list[tuple[UsageKey, UsageRow]]:
 # Text
 
 
-def usage_table(report: UsageReport) -> str:
+def usage_table(report: UsageTotals) -> str:
     """Return the table, the notes below it, and a line break at the end."""
     since, until = date_time(report.since)[:-3], date_time(report.until)[:-3]
     rows = [_cells(key, row) for key, row in _shown_rows(report)]
     names = _shown_columns(report)
     heads = [f"{name.upper()}<" for name in names]
     heads += ["HELD", "WORKED", "IDLE", "UNKNOWN", "PEAK-MEM", "ENERGY"]
-    total = _cells(("total", *[""] * (len(names) - 1)), report.usage.total)
+    total = _cells(("total", *[""] * (len(names) - 1)), report.total)
     title = f"GPU-hours by {report.by.replace(',', ' and ')}, {since} to {until}"
     return "\n\n".join([title, aligned(heads, [*rows, total]), "\n".join(notes(report))]) + "\n"
 
 
-def _shown_columns(report: UsageReport) -> list[str]:
+def _shown_columns(report: UsageTotals) -> list[str]:
     """Return the columns of the table: a UUID would make it too wide, one host needs no name."""
     is_one_host = len(report.coverages) == 1 and "host" not in report.by.split(",")
     left_out = {"uuid", *(["host"] if is_one_host else [])}
-    return [name for name in grouping_of(report.by).columns if name not in left_out]
+    return [name for name in report.columns if name not in left_out]
 
 
-def _shown_rows(report: UsageReport) -> Iterator[tuple[UsageKey, UsageRow]]:
+def _shown_rows(report: UsageTotals) -> Iterator[tuple[UsageKey, UsageRow]]:
     shown = _shown_columns(report)
     for key, row in _sorted_rows(report):
-        cells = dict(zip(grouping_of(report.by).columns, key, strict=True))
+        cells = dict(zip(report.columns, key, strict=True))
         yield tuple(NOT_KNOWN if cells[name] is None else cells[name] for name in shown), row
 
 
@@ -134,33 +123,34 @@ def _figure(value: float | None) -> str:
     return ("<0.01" if value < 0.005 else three_digits(value)) if value else "0"
 
 
-def notes(report: UsageReport) -> list[str]:
+def notes(report: UsageTotals) -> list[str]:
     """Return sentences on unheld time, and on what is not known."""
-    return [*_time_notes(report.usage), *_coverage_notes(report), *report.losses]
+    return [*_time_notes(report), *_coverage_notes(report), *report.losses]
 
 
-def _time_notes(count: UsageCount) -> Iterator[str]:
-    hours, energy = _figure(count.unheld / _HOUR), _figure(count.unheld_energy / _KWH)
+def _time_notes(report: UsageTotals) -> Iterator[str]:
+    hours, energy = _figure(report.unheld / _HOUR), _figure(report.unheld_energy / _KWH)
     yield f"nobody: {hours} GPU-hours, {energy} kWh"
-    if count.unknown:
+    if report.unknown:
         reasons = ", ".join(
             f"{_figure(seconds / _HOUR)} {_REASONS[reason]}"
-            for reason, seconds in count.unknown.items()
+            for reason, seconds in report.unknown.items()
         )
-        whole = _figure(sum(count.unknown.values()) / _HOUR)
+        whole = _figure(sum(report.unknown.values()) / _HOUR)
         yield f"not known who: {whole} GPU-hours ({reasons})"
-    if count.total.energy_unknown:
-        yield f"energy not known: {_figure(count.total.energy_unknown / _HOUR)} GPU-hours held"
-    if sum(row.held for row in count.rows.values()) > count.total.held * 1.0001:
+    if report.total.energy_unknown:
+        yield f"energy not known: {_figure(report.total.energy_unknown / _HOUR)} GPU-hours held"
+    if sum(row.held for row in report.rows.values()) > report.total.held * 1.0001:
         yield "A GPU that several shared is held by each of them, and once in the total."
 
 
-def _coverage_notes(report: UsageReport) -> Iterator[str]:
+def _coverage_notes(report: UsageTotals) -> Iterator[str]:
+    asked = duration(report.until - report.since)
     for host, coverage in report.coverages.items():
         name = f"{printable(host, 100)}: " if len(report.coverages) > 1 else ""
         if coverage.gaps:
             yield (
-                f"{name}not recorded: {duration(coverage.missing)} of {duration(coverage.asked)}"
+                f"{name}not recorded: {duration(coverage.missing)} of {asked}"
                 f" ({counted(coverage.gaps, 'gap')})"
             )
         if coverage.unread:
@@ -170,34 +160,33 @@ def _coverage_notes(report: UsageReport) -> Iterator[str]:
 # For programs
 
 
-def usage_json(report: UsageReport) -> str:
+def usage_json(report: UsageTotals) -> str:
     """Return one line of JSON without its line break."""
-    count = report.usage
-    unknown = {reason: _rounded(seconds / _HOUR) for reason, seconds in count.unknown.items()}
+    unknown = {reason: _rounded(seconds / _HOUR) for reason, seconds in report.unknown.items()}
     return json.dumps(
         {
             "by": report.by,
             "since": report.since,
             "until": report.until,
-            "rows": [_fields(report.by, key, row) for key, row in _sorted_rows(report)],
-            "total": _figures(count.total),
-            "unheld_gpu_hours": _rounded(count.unheld / _HOUR),
-            "unheld_kwh": _rounded(count.unheld_energy / _KWH),
+            "rows": [_fields(report, key, row) for key, row in _sorted_rows(report)],
+            "total": _figures(report.total),
+            "unheld_gpu_hours": _rounded(report.unheld / _HOUR),
+            "unheld_kwh": _rounded(report.unheld_energy / _KWH),
             "unknown_gpu_hours": unknown,
             "hosts": [_host(name, coverage) for name, coverage in report.coverages.items()],
-            "losses": report.losses,
+            "losses": list(report.losses),
         }
     )
 
 
-def usage_csv(report: UsageReport) -> str:
+def usage_csv(report: UsageTotals) -> str:
     """Return a heading and the rows. Unknown values are empty cells; no cell is a formula."""
     text = io.StringIO()
-    names = [*grouping_of(report.by).columns, *FIGURES]
+    names = [*report.columns, *FIGURES]
     table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     for key, row in _sorted_rows(report):
-        fields = _fields(report.by, key, row)
+        fields = _fields(report, key, row)
         table.writerow({name: _harmless_cell(value) for name, value in fields.items()})
     return text.getvalue()
 
@@ -206,8 +195,8 @@ def _harmless_cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def _fields(by: str, key: UsageKey, row: UsageRow) -> dict[str, object]:
-    return {**dict(zip(grouping_of(by).columns, key, strict=True)), **_figures(row)}
+def _fields(report: UsageTotals, key: UsageKey, row: UsageRow) -> dict[str, object]:
+    return {**dict(zip(report.columns, key, strict=True)), **_figures(row)}
 
 
 def _figures(row: UsageRow) -> dict[str, object]:

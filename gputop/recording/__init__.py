@@ -16,6 +16,8 @@ IndexEntry is valid if its own checksum fits, a payload if the one in its IndexE
     days.py      the files of a folder, and which of them are deleted
     writer.py    RecordingWriter: appends frames; HostFolders: each host to a folder of its own
     contents.py  what is recorded of a frame, and how precisely
+    sums.py      what was counted of a day, kept beside its data file
+    counting.py  counts what is recorded, with the sums of days and without; makes these
 
 A payload is a part of a zlib stream, flushed so that it can be read at once; unpacked it is lines
 of the protocol: InventoryUpdates and a Sample. The first payload of a chunk begins a new zlib

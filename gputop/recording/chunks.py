@@ -54,7 +54,7 @@ _MOST_FRAMES = 60
 enough that their inventory costs little."""
 _MAX_LINES = 4096
 """Lines of a payload."""
-_MAX_HOST = 255
+MAX_HOST = 255
 """Characters of the name of a host: no resolver takes more."""
 _MAX_VERSION = 32
 """Characters of the version of gputop."""
@@ -67,7 +67,7 @@ class ChunkWriter:
 
     def __init__(self, host: str) -> None:
         """`host`: the name by which the machine is found in a recording."""
-        self._host = printable(host, _MAX_HOST)
+        self._host = printable(host, MAX_HOST)
         self._packer = zlib.compressobj(_LEVEL)
         self._splitter = Splitter()
         self._lines, self._extent = 0, Extent()
@@ -163,5 +163,5 @@ def hello_of(payload: bytes) -> Hello | None:
         return None
     if not isinstance(hello, Hello):
         return None
-    host, version = printable(hello.host, _MAX_HOST), printable(hello.version, _MAX_VERSION)
+    host, version = printable(hello.host, MAX_HOST), printable(hello.version, _MAX_VERSION)
     return replace(hello, host=host, version=version)

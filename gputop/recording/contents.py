@@ -105,6 +105,7 @@ def _job_of(origin: Origin) -> Origin:
         pod=origin.pod,
         slurm_job=origin.slurm_job,
         slurm_step=origin.slurm_step,
+        slurm_account=origin.slurm_account,
         unit=origin.unit,
     )
 

@@ -29,6 +29,8 @@ from gputop.trust import open_regular
 
 INDEX = ".index"
 """What the name of an index adds to that of its data file."""
+SUMS = ".sums"
+"""What the name of its sums (sums.py) adds to it."""
 _MAX_INDEX = MAX_ENTRIES * SIZE
 MAX_HOSTS = 1000
 """Hosts of a recording, as many as -H takes; others are left out."""

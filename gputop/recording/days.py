@@ -1,4 +1,5 @@
-"""The days of a recording in a folder: a data file each, and which of them are deleted."""
+"""The days of a recording in a folder: a data file each with its index and sums, and which of them
+are deleted."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gputop.files import Folder, xdg_folder
-from gputop.recording.datafile import INDEX
+from gputop.recording.datafile import INDEX, SUMS
 from gputop.recording.entries import MAGIC
 
 SUFFIX = ".gputop"
 """The suffix of data files in a folder."""
+_PARTS = "", INDEX, SUMS
 _DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
 
 
@@ -34,7 +36,7 @@ class Day(NamedTuple):
 
     name: str
     size: int
-    """Bytes of its data file and index."""
+    """Bytes of its data file, index and sums."""
 
     @property
     def date(self) -> str:
@@ -50,18 +52,26 @@ def other_days(folder: Folder, current: str) -> list[Day]:
 
 def delete_days(folder: Folder, days: Iterable[Day]) -> None:
     for day in days:
-        for part in (day.name, day.name + INDEX):
+        for part in _PARTS:
             with suppress(OSError):
-                if _has_magic(folder, part):
-                    folder.remove(part)
+                if _has_magic(folder, day.name + part):
+                    folder.remove(day.name + part)
+
+
+def is_day(name: str) -> bool:
+    """Whether it is the name of the data file of a day."""
+    try:
+        time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")
+        return _DAY.fullmatch(name) is not None
+    except ValueError:
+        return False
 
 
 def _is_ours(folder: Folder, name: str) -> bool:
     """Whether a file is a day that gputop wrote."""
     try:
-        time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")
-        return _DAY.fullmatch(name) is not None and _has_magic(folder, name)
-    except (OSError, ValueError):
+        return is_day(name) and _has_magic(folder, name)
+    except OSError:
         return False
 
 
@@ -72,8 +82,8 @@ def _has_magic(folder: Folder, name: str) -> bool:
 
 def _size(folder: Folder, name: str) -> int:
     total = 0
-    for part in (name, name + INDEX):
+    for part in _PARTS:
         with suppress(OSError):
-            about = folder.find(part)
+            about = folder.find(name + part)
             total += about.st_size if about is not None else 0
     return total

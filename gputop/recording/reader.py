@@ -26,14 +26,14 @@ from gputop.recording.chunks import MAX_CHUNK, ChunkReader
 from gputop.recording.datafile import MAX_HOSTS, Chunk, DataFile, Track
 from gputop.recording.days import SUFFIX
 
-_MAX_LOSS_CHARS = 500
+MAX_LOSS_CHARS = 500
 """Characters of what is said of a loss."""
 _MOST_READERS = 4
 _MOST_KEPT = MAX_CHUNK.size
 """Bytes, unpacked, of the chunks whose readers are kept: the last one is kept however large."""
 _MOST_DAMAGE = 1000
 """Chunks of which it is told what cannot be read."""
-_MOST_FILES = 10_000
+MOST_FILES = 10_000
 _MOST_SAMPLES = 1 << 23
 """Of all files together: a year of three machines, a sample every ten seconds."""
 
@@ -57,8 +57,9 @@ class Recording:
     bound. Hosts have the names by which they were asked for. For one thread at a time.
     """
 
-    def __init__(self, path: Path) -> None:
-        """GputopError if it is none, or cannot be read."""
+    def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
+        """GputopError if it is none, or cannot be read; `files`: read only these data files of it,
+        which may all be none."""
         self.path = path
         self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
         self._damage: dict[_ChunkKey, _Damage] = {}
@@ -66,8 +67,8 @@ class Recording:
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
         """Why files and hosts are left out, in words."""
-        self._open_files(_data_files(self.path))
-        if not self._files:
+        self._open_files(data_files(self.path) if files is None else files)
+        if not self._files and files is None:
             what = "has no recordings" if self.path.is_dir() else "is not a recording"
             nothing = f"{self.path} {what}: gputop record makes one"
             raise GputopError((*self.losses, nothing)[0])
@@ -77,11 +78,11 @@ class Recording:
         if len(hosts) > MAX_HOSTS:
             self._unreadable.append(f"hosts beyond {MAX_HOSTS} are left out")
 
-    def _open_files(self, paths: list[Path]) -> None:
+    def _open_files(self, paths: Sequence[Path]) -> None:
         """Open data files, the newest first, until there are too many."""
         left, complaint = _MOST_SAMPLES, f"{self.path} has too much to be read at once"
         for number, path in enumerate(reversed(paths)):
-            if left < 0 or number >= _MOST_FILES:
+            if left < 0 or number >= MOST_FILES:
                 self._unreadable.append(f"{complaint}: {len(paths) - number} files are left out")
                 break
             try:
@@ -106,7 +107,7 @@ class Recording:
             (damage.words for damage in self._damage.values()),
             ["further samples cannot be read"] if self._is_more_damaged else [],
         )
-        return tuple(printable(loss, _MAX_LOSS_CHARS) for loss in losses)  # others name the files
+        return tuple(printable(loss, MAX_LOSS_CHARS) for loss in losses)  # others name the files
 
     def span(self, host: str) -> tuple[float, float]:
         """Return the times of the first and the last sample of a host, seconds since the epoch."""
@@ -202,13 +203,13 @@ def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Excepti
     )
 
 
-def _data_files(path: Path) -> list[Path]:
+def data_files(path: Path) -> list[Path]:
     """Return the data files of a recording in the order of their days: those in a folder, and in
     its folders of hosts. GputopError."""
     try:
         if not path.is_dir():
             return [path]
-        days = nlargest(_MOST_FILES + 1, _days_in(path), key=lambda day: day.name)
+        days = nlargest(MOST_FILES + 1, _days_in(path), key=lambda day: day.name)
         return days[::-1]
     except OSError as error:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None

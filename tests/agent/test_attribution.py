@@ -176,8 +176,8 @@ def contained(start: Start, tmp_path: Path) -> tuple[str, ...]:
     return within(f"/system.slice/docker-{ID}.scope", start, tmp_path)
 
 
-def within(cgroup: str, start: Start, tmp_path: Path) -> tuple[str, ...]:
-    pid = start([sys.executable, "-c", WAITS])
+def within(cgroup: str, start: Start, tmp_path: Path, **variables: str) -> tuple[str, ...]:
+    pid = start([sys.executable, "-c", WAITS], variables)
     (tmp_path / "cgroup").write_text(f"0::{cgroup}\n")
     script = f'mount --bind {tmp_path}/cgroup /proc/{pid}/cgroup && exec "$@"'
     return ("unshare", "--mount", "sh", "-c", script, "sh")
@@ -218,6 +218,19 @@ def test_a_docker_that_does_not_tell(
 ) -> None:
     docker(here, tmp_path, script)
     assert place(here, *contained)["container"] == {"id": ID, "runtime": "docker"}
+
+
+@needs_root
+@rest_long(
+    ("group", "account"), ("slurmstepd.scope/job_4711/step_0", "physics"), ("job_4711", None)
+)
+def test_the_account_of_a_slurm_job(
+    here: Machine, start: Start, tmp_path: Path, group: str, account: str | None
+) -> None:
+    """The variable counts only in a control group of slurmd's."""
+    within_job = within(f"/system.slice/{group}", start, tmp_path, SLURM_JOB_ACCOUNT="physics")
+    told = place(here, *within_job)
+    assert told.get("slurm_account") == account
 
 
 @needs_root

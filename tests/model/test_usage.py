@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -11,14 +11,15 @@ from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.sections import Power
-from gputop.model.usage.count import MAX_ROWS, UsageCount, UsageRow
+from gputop.model.usage.count import MAX_KEYS, UsageRow, count_frames
 from gputop.model.usage.grouping import GROUPINGS, NO_JOB, OTHERS
-from gputop.model.usage.spans import Coverage, spans
+from gputop.model.usage.spans import Coverage
+from gputop.model.usage.totals import MAX_ROWS, UsageTotals
 from tests.builders import GIB, frame, gpu, process
 
 HOUR = 3600.0
 EVERY = 600.0
-DAY = Coverage(0.0, 24 * HOUR)
+DAY = 24 * HOUR
 
 # The day: a frame every ten minutes, from 0:00 to 24:00. A process that is on a GPU from 4 to 8 is
 # in the frames from 4:10 to 8:00, so that 24 frames of ten minutes each stand for it.
@@ -103,10 +104,14 @@ def _unread(whole: Frame) -> Frame:
     return replace(whole, gpus=(), processes=(), problem=problem)
 
 
-def usage(by: str, frames: Iterator[Frame] | None = None) -> tuple[UsageCount, Coverage]:
-    count, coverage = UsageCount(GROUPINGS[by]), replace(DAY)
-    count.add("node", spans(frames or _day(), coverage))
-    return count, coverage
+def usage(by: str, **frames: Iterable[Frame]) -> UsageTotals:
+    """The rows of hosts; without any, of the day."""
+    totals = UsageTotals(by, 0.0, DAY)
+    for host, each in (frames or {"node": _day()}).items():
+        totals.begin(host)
+        totals.add(host, count_frames(each))
+        totals.end(host)
+    return totals
 
 
 def row(
@@ -121,7 +126,8 @@ def row(
 
 
 def test_a_day_by_user() -> None:
-    count, coverage = usage("user")
+    count = usage("user")
+    coverage = count.coverages["node"]
     assert count.rows == {
         ("alice",): row(7, 5.25, memory=60, energy=1600 + 900),
         ("bob",): row(7 + 2, 1.75 + 2, memory=50, energy=300 + 1600 + 1000),
@@ -139,20 +145,20 @@ def test_a_day_by_user() -> None:
     assert count.unheld == (11.5 + 18.625) * HOUR
     assert count.unheld_energy == (11.5 * 400 + 18.625 * 200) * HOUR
     assert count.unknown == {"silent": HOUR, "instance": HOUR, "unlisted": 20.5 * HOUR}
-    assert coverage == Coverage(0.0, 24 * HOUR, 23 * HOUR, HOUR, 1, 0.5 * HOUR)
+    assert coverage == Coverage(23 * HOUR, HOUR, 1, 0.5 * HOUR)
     known = count.total.held + count.unheld + sum(count.unknown.values())
     assert known == 4 * (coverage.recorded - coverage.unread)
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
 def test_the_total_is_the_same_whatever_the_rows_are(by: str) -> None:
-    count, _ = usage(by)
-    assert count.total == usage("user")[0].total
+    count = usage(by)
+    assert count.total == usage("user").total
     assert sum(each.energy for each in count.rows.values()) == count.total.energy
 
 
 def test_a_day_by_gpu_and_host() -> None:
-    count, _ = usage("gpu")
+    count = usage("gpu")
     held = {key: each.held / HOUR for key, each in count.rows.items()}
     assert held == {
         ("node", "0", "H200", "GPU-0"): 11,
@@ -160,12 +166,12 @@ def test_a_day_by_gpu_and_host() -> None:
         ("node", "2", "H200", "GPU-2"): 2.875,
         ("node", "3", "H200", "GPU-3"): 2,
     }
-    by_host, _ = usage("host")
+    by_host = usage("host")
     assert by_host.rows == {("node",): by_host.total}
 
 
 def test_commands_are_told_apart_by_their_script() -> None:
-    count, _ = usage("command")
+    count = usage("command")
     held = {key: each.held / HOUR for key, each in count.rows.items()}
     assert held == {
         ("train.py",): 7 + 2 + 2 + 0.875,
@@ -177,18 +183,23 @@ def test_commands_are_told_apart_by_their_script() -> None:
 
 def test_jobs() -> None:
     origins = [
-        Origin(slurm_job="17", slurm_step="0", pod="p"), Origin(slurm_job="17", slurm_step="1"),
+        Origin(slurm_job="17", slurm_step="0", slurm_account="lab", pod="p"),
+        Origin(slurm_job="17", slurm_step="1"),
         Origin(pod="p"), Origin(container=Container(id="0" * 64, name="c")),
         Origin(unit="session-3.scope"), Origin(), Origin(slurm_step="0", unit="slurmstepd.scope"),
         None,
     ]  # fmt: skip
     gpus = [gpu(index, listed="all") for index in range(len(origins))]
     here = [process(1, index, origin=origin) for index, origin in enumerate(origins)]
-    frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
-    count, _ = usage("job", frames)
+    frames = [frame(gpus, here, time=time) for time in (0.0, 10.0)]
+    count = usage("job", node=frames)
     assert {key: each.held for key, each in count.rows.items()} == {
         ("slurm 17", "alice"): 20, ("pod p", "alice"): 10, ("container c", "alice"): 10,
         (NO_JOB, "alice"): 10, (None, "alice"): 30,
+    }  # fmt: skip
+    count = usage("account", node=frames)
+    assert {key: each.held for key, each in count.rows.items()} == {
+        ("lab",): 10, (NO_JOB,): 10, (None,): 60
     }  # fmt: skip
 
 
@@ -198,47 +209,58 @@ def test_a_job_counts_with_its_user() -> None:
     here = [process(1, 0, origin=origin), process(2, 1, origin=origin, user="mallory")]
     gpus = [gpu(index, listed="all") for index in range(2)]
     frames = (frame(gpus, here, time=time) for time in (0.0, 10.0))
-    count, _ = usage("job", frames)
+    count = usage("job", node=frames)
     assert {key: each.held for key, each in count.rows.items()} == {
         ("slurm 4711", "alice"): 10, ("slurm 4711", "mallory"): 10,
     }  # fmt: skip
 
 
 def test_names_without_end_are_one_row() -> None:
-    frames = (
-        frame([gpu(listed="all")],
-              [process(pid, user=f"user {pid + 15_000 * step}") for pid in range(15_000)],
-              time=10.0 * step)
-        for step in range(4)
-    )  # fmt: skip
-    count, _ = usage("user", frames)
-    assert MAX_ROWS < len(count.rows) < MAX_ROWS + 15_000
-    assert count.rows[(OTHERS,)].held == 10
-    assert count.total.held == 30
+    """Of one host the commands are lost first, then the users; then the rows of all hosts."""
+
+    def frames(user: str = "alice", command: str = "run") -> Iterator[Frame]:
+        for step in range(4):
+            numbers = range(1000 * step, 1000 * step + 1000)
+            here = [process(n, user=user.format(n), command=command.format(n)) for n in numbers]
+            yield frame([gpu(listed="all")], here, time=10.0 * step)
+
+    commands = usage("command,user", node=frames(command="run{}"))
+    assert len(commands.rows) == MAX_KEYS + 1
+    assert commands.rows[(OTHERS, "alice")].held == 20
+    users = usage("user", node=frames(user="user{}"))
+    assert len(users.rows) == 2 * MAX_KEYS + 1
+    assert users.rows[(OTHERS,)].held == 10
+    assert users.total.held == 30
+    hosts = UsageTotals("user,host", 0.0, DAY)
+    one = count_frames(frames(user="user{}"))
+    for number in range(MAX_ROWS // (2 * MAX_KEYS) + 1):
+        hosts.begin(f"node{number}")
+        hosts.add(f"node{number}", one)
+    assert len(hosts.rows) == MAX_ROWS + 1
+    assert hosts.total.held == 11 * 30
 
 
 def test_work_of_several_processes_is_no_more_than_one_gpu() -> None:
     here = [process(pid, sm_utilization=0.75, memory_utilization=0.0) for pid in (1, 2)]
     frames = (frame([gpu(listed="all")], here, time=time) for time in (0.0, 10.0))
-    count, _ = usage("user", frames)
+    count = usage("user", node=frames)
     assert count.rows[("alice",)].worked == 10
 
 
 def test_a_decoder_at_work_is_not_idle() -> None:
     here = [process(1, sm_utilization=0.0, decoder_utilization=0.5)]
     frames = (frame([gpu(listed="all")], here, time=time) for time in (0.0, 10.0))
-    count, _ = usage("user", frames)
+    count = usage("user", node=frames)
     assert (count.rows[("alice",)].worked, count.rows[("alice",)].idle) == (0, 0)
 
 
 def test_hosts_add_up_and_their_counters_are_not_mixed() -> None:
-    count = UsageCount(GROUPINGS["user"])
-    for host, joules in (("a", 7.0), ("b", 5000.0)):
-        frames = [
-            frame([gpu(listed="all", power_more=Power(energy=energy))], [process(1)], time)
-            for time, energy in ((0.0, 0.0), (10.0, joules))
-        ]
-        count.add(host, spans(frames, replace(DAY)))
+    def frames(joules: float) -> Iterator[Frame]:
+        for time, energy in ((0.0, 0.0), (10.0, joules)):
+            card = gpu(listed="all", power_more=Power(energy=energy))
+            yield frame([card], [process(1)], time)
+
+    count = usage("user", a=frames(7.0), b=frames(5000.0))
     assert (count.total.held, count.total.energy) == (20, 5007)
 
 
@@ -246,11 +268,11 @@ def test_hosts_add_up_and_their_counters_are_not_mixed() -> None:
 
 
 def _coverage(*times: float, interval: float | None = 10.0, until: float = 100.0) -> Coverage:
-    coverage = Coverage(0.0, until)
-    frames = [replace(frame(time=time), interval=interval) for time in times]
-    seconds = [seconds for _, seconds in spans(frames, coverage)]
-    assert sum(seconds) == coverage.recorded
-    return coverage
+    totals = UsageTotals("host", 0.0, until)
+    totals.begin("node")
+    totals.add("node", count_frames(replace(frame(time=time), interval=interval) for time in times))
+    totals.end("node")
+    return totals.coverages["node"]
 
 
 def test_gaps_at_the_edges_and_between() -> None:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.sections import Power
-from gputop.model.usage.count import UsageCount
-from gputop.model.usage.grouping import GROUPINGS
+from gputop.model.usage.count import count_frames
+from gputop.model.usage.grouping import COLUMNS
 from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import AgentMessage, Hello
 from gputop.protocol.split import Splitter
@@ -160,20 +160,23 @@ def test_what_is_said_of_damage_has_a_bound(tmp_path: Path) -> None:
 def test_names_that_change_with_every_frame_are_not_added_up_for_ever() -> None:
     """GPUs that come and go, as a recording may have them: a thousand in each frame."""
 
-    def frames() -> Iterator[tuple[Frame, float]]:
+    def frames() -> Iterator[Frame]:
         for number in range(400):
             gpus = [
                 replace(GPU, uuid=f"{number}-{n}" + "x" * 4000, power_more=Power(energy=1.0))
                 for n in range(100)
             ]
-            yield replace(FRAME, gpus=tuple(gpus), processes=()), EVERY
+            here = tuple(replace(TRAIN, pid=1, gpu_uuid=each.uuid) for each in gpus)
+            frame = replace(FRAME, gpus=tuple(gpus), processes=here)
+            yield replace(frame, time=EVERY * number, interval=EVERY)
 
-    count = UsageCount(GROUPINGS["user"])
-    assert trouble_within(lambda: count.add(HOST, frames()), 64 * MIB) == ""
+    assert trouble_within(lambda: count_frames(frames()), 64 * MIB) == ""
 
 
 def test_a_row_has_a_short_name() -> None:
     rows = (replace(TRAIN, user="u" * 4000), replace(TRAIN, pid=2, user="u" * 3000))
-    count = UsageCount(GROUPINGS["user"])
-    count.add(HOST, [(replace(FRAME, processes=rows), EVERY)])
-    assert list(count.rows) == [("u" * 256,)]
+    frames = (
+        replace(FRAME, processes=rows, time=9.0 * number, interval=9.0) for number in range(2)
+    )
+    [key] = count_frames(frames).alone
+    assert key[COLUMNS.index("user")] == "u" * 256

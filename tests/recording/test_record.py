@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gputop.commands.shared.unit import quoted
+from gputop.recording.datafile import SUMS
 from gputop.recording.reader import Recording
 from tests.agent.driving import until
 from tests.conftest import ME, MachineFactory
@@ -138,6 +139,7 @@ def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -
 
 @pytest.mark.system
 def test_recordings_of_years_ago_stay_as_the_clock_may_be_ahead(tmp_path: Path) -> None:
+    """They get sums meanwhile."""
     folder = tmp_path / "days"
     folder.mkdir(mode=0o700)
     old = [folder / f"2019-01-0{day}.gputop" for day in range(1, 9)]
@@ -146,6 +148,7 @@ def test_recordings_of_years_ago_stay_as_the_clock_may_be_ahead(tmp_path: Path) 
     with recorder(f"{folder}/", "--demo") as program:
         assert line(program).startswith("recording the demo ")
         until(lambda: len(list(folder.glob("*.gputop"))) == len(old) + 1)
+        until(lambda: len(list(folder.glob(f"*{SUMS}"))) == len(old))
     assert all(path.exists() for path in old)
 
 

@@ -33,6 +33,7 @@ PLACE = Origin(
     container=Container("4f" * 32, "docker", "vllm", "vllm/vllm-openai"),
     pod="2b1c",
     slurm_job="4711",
+    slurm_account="physics",
     slurm_step="0",
     unit="session-3.scope",
 )
@@ -92,7 +93,7 @@ def test_everything_is_on_the_page() -> None:
         "1m00s ago", "directory /home/alice/llama", "environment /home/alice/venv",
         "started by tmux: server 20977 > bash 20980", "terminal tmux default:$0",
         "ssh from 192.0.2.7", "container vllm (docker, image vllm/vllm-openai, 4f4f4f4f4f4f)",
-        "pod 2b1c", "Slurm job 4711, step 0", "unit session-3.scope",
+        "pod 2b1c", "Slurm job 4711, step 0, account physics", "unit session-3.scope",
         "GPU 0 cuda:0 GPU-MEM 10.0G SM% 50 MEM% 25 ENC% – DEC% –",
         "GPU 2 cuda:1 GPU-MEM 512M SM% –", "NVIDIA H200, compute, graphics",
         "no work seen in its samples for 41m00s, since", "a context only",

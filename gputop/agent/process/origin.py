@@ -37,6 +37,7 @@ def read_origin(
         venv=_text(_environment(pid, cwd, variables)),
         ancestors=tuple(_ancestors(pid, stat_of)),
         session=_text(_session(variables)),
+        slurm_account=_text(origin.slurm_job and variables.get("SLURM_JOB_ACCOUNT")),
         ssh_from=_text(variables.get("SSH_CONNECTION", "").partition(" ")[0]),
     )
 

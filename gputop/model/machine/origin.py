@@ -67,6 +67,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of the Slurm job, from its control group: variables may name anybody's."""
     slurm_step: str | None = None
     """A number, `batch`, `interactive` or `extern`."""
+    slurm_account: str | None = None
+    """The account that pays for the Slurm job, as the process itself says: from its variables, and
+    only in a job."""
     unit: str | None = None
     """Its unit of systemd: `jupyterhub.service`, `session-3.scope`."""
 

@@ -1,28 +1,68 @@
-"""What the rows of a usage table are: users, GPUs, jobs, commands or hosts."""
+"""What the rows of a usage table are: users, GPUs, jobs, accounts, commands or hosts.
+
+Times cannot be added from row to row: who has two processes on a GPU holds it once. So a count has
+rows for each of the VIEWS, which are all that --by can ask of one host.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import product
 
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import short_command, short_name
 
 UsageKey = tuple[str | None, ...]
-"""A cell for each column of a Grouping; None if not known."""
+"""A cell for each column; None if not known."""
 NO_JOB = "(no job)"
 OTHERS = "(others)"
+MAX_CELL = 256
+"""Characters of a cell."""
+
+GROUPINGS: dict[str, tuple[str, ...]] = {
+    "user": ("user",),
+    "gpu": ("host", "gpu", "name", "uuid"),
+    "job": ("job", "user"),
+    "account": ("account",),
+    "command": ("command",),
+    "host": ("host",),
+}
+"""The columns, as JSON and CSV have them, by the words of --by."""
+
+COLUMNS = ("gpu", "name", "uuid", "user", "job", "account", "command")
+"""All columns of a process on a GPU of one host."""
+VIEWS: tuple[tuple[str, ...], ...] = tuple(
+    sum(parts, ())
+    for parts in product(
+        ((), COLUMNS[:3]), ((), ("user",), ("user", "job")), ((), ("account",)), ((), ("command",))
+    )
+)
+"""The columns of the rows of one host, for every --by, in the order of COLUMNS. The first has a
+single row: all GPUs, each once."""
+_NUMBERS = [tuple(map(COLUMNS.index, view)) for view in VIEWS]
 
 
-class Grouping(NamedTuple):
-    """One way to sort processes into rows."""
+def columns_of(by: str) -> tuple[str, ...]:
+    """Return the columns for words of --by, as `user,host`. KeyError for any other word."""
+    return tuple(dict.fromkeys(name for word in by.split(",") for name in GROUPINGS[word]))
 
-    columns: tuple[str, ...]
-    """Names of the cells, as JSON and CSV have them."""
-    key: Callable[[str, Gpu, Process], UsageKey]
-    """Returns the row of a process, given the name of its host, its GPU and the process."""
+
+def key_of(gpu: Gpu, process: Process) -> UsageKey:
+    """Return the cells of a process on a GPU, as COLUMNS."""
+    job = _job(process)
+    account = process.origin and process.origin.slurm_account
+    cells = (
+        str(gpu.index), short_name(gpu.name), gpu.uuid,
+        process.user, job, account or (NO_JOB if job == NO_JOB else None),
+        process.command and _script(process.command),
+    )  # fmt: skip
+    return tuple([cell and cell[:MAX_CELL] for cell in cells])
+
+
+def rows_of(key: UsageKey) -> tuple[UsageKey, ...]:
+    """Return the row of a process in each of the VIEWS; `key` as COLUMNS."""
+    return tuple([tuple([key[number] for number in numbers]) for numbers in _NUMBERS])
 
 
 @lru_cache(maxsize=1024)
@@ -45,33 +85,3 @@ def _job(process: Process) -> str | None:
         return f"container {origin.container.label}"
     is_outside = origin.unit is not None and origin.slurm_step is None
     return NO_JOB if is_outside else None
-
-
-GROUPINGS: dict[str, Grouping] = {
-    "user": Grouping(("user",), lambda _host, _gpu, process: (process.user,)),
-    "gpu": Grouping(
-        ("host", "gpu", "name", "uuid"),
-        lambda host, gpu, _: (host, str(gpu.index), short_name(gpu.name), gpu.uuid),
-    ),
-    "job": Grouping(("job", "user"), lambda _host, _gpu, process: (_job(process), process.user)),
-    "command": Grouping(
-        ("command",),
-        lambda _host, _gpu, process: (process.command and _script(process.command),),
-    ),
-    "host": Grouping(("host",), lambda host, _gpu, _process: (host,)),
-}
-"""By the words of --by."""
-
-
-def grouping_of(by: str) -> Grouping:
-    """Return the grouping for words of --by, as `user,host`. KeyError for any other word."""
-    groupings = [GROUPINGS[word] for word in by.split(",")]
-    columns = tuple(dict.fromkeys(name for each in groupings for name in each.columns))
-
-    def key(host: str, gpu: Gpu, process: Process) -> UsageKey:
-        cells: dict[str, str | None] = {}
-        for each in groupings:
-            cells |= zip(each.columns, each.key(host, gpu, process), strict=True)
-        return tuple(cells.values())
-
-    return groupings[0] if len(groupings) == 1 else Grouping(columns, key)

@@ -126,7 +126,7 @@ def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[Styled
         "ssh from": origin.ssh_from,
         "container": _container(origin.container),
         "pod": origin.pod,
-        "Slurm": job and f"job {job}, step {origin.slurm_step or paper.glyphs.not_available}",
+        "Slurm": job and _slurm(paper, job, origin),
         "unit": origin.unit,
     }
     for label, text in facts.items():
@@ -135,6 +135,11 @@ def _origin(paper: Paper, origin: Origin, parent: int | None) -> Iterator[Styled
     missing = [label for label, text in facts.items() if not text]
     if missing:
         yield from paper.quiet(f"none or unknown: {', '.join(missing)}")
+
+
+def _slurm(paper: Paper, job: str, origin: Origin) -> str:
+    account = f", account {origin.slurm_account}" if origin.slurm_account else ""
+    return f"job {job}, step {origin.slurm_step or paper.glyphs.not_available}{account}"
 
 
 def _ancestors(origin: Origin) -> str:
