@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
 from textual.message import Message
 
 from gputop.errors import LoginError, SourceError
 from gputop.model.conditions.marks import MarkNews, Marks
+from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import HostLink, LinkState
 from gputop.model.machine.frame import Frame, Problem
@@ -27,8 +28,8 @@ from gputop.protocol.messages import (
     Signal,
 )
 from gputop.sources.feed import Feed
-from gputop.sources.source import Moment
 from gputop.tui.messages import Arrived, MarkReached, ReplyReceiver
+from gputop.tui.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gputop.sources.follow import Backoff
@@ -38,14 +39,6 @@ _MARKS = "marks"
 _MOST_NEWS = 3
 _REBOOT_SHOWN = 600.0
 """Seconds for which the reboot of a machine is shown."""
-
-
-class Snapshot(NamedTuple):
-    """What the screen shows: a frame, and the past that leads up to it."""
-
-    frame: Frame
-    history: History
-    moment: Moment = "now"
 
 
 class PendingSignals:
@@ -271,7 +264,8 @@ class WatchedMachine:
     @property
     def snapshot(self) -> Snapshot | None:
         """What is shown now; None before the first frame of a connection."""
-        return None if self._current is None else Snapshot(self._current, self.history)
+        frame = self._current
+        return None if frame is None else Snapshot(frame, self.history, LogicalNames(frame))
 
     def handle(self, reply: Reply) -> None:
         """Pass a reply on to what asked for it."""

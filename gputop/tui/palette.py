@@ -92,6 +92,8 @@ def keys_of(app: App[None], settings: Session, screen: Screen[Any], moment: Mome
 def _is_offered(app: App[None], screen: Screen[Any], binding: Binding) -> bool:
     if isinstance(screen, TableScreen):
         return screen.offers(binding)
+    if isinstance(screen, PageScreen) and not binding.action.startswith("app."):
+        return screen.offers(binding.action)
     return works(app if binding.action.startswith("app.") else screen, binding)
 
 

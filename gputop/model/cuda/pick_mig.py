@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gputop.model.cuda.enumeration import MAX_INSTANCES, normalize_bus_id, rules_for, shown
+from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.pick import (
     FAR,
@@ -23,6 +24,7 @@ from gputop.model.cuda.pick import (
     PickRequest,
     Refusal,
     choose,
+    export_for,
     mapping_of,
     slices_of,
     too_busy,
@@ -31,6 +33,7 @@ from gputop.model.cuda.pick import (
     waived_codes,
 )
 from gputop.model.health.free import free_slices, objections
+from gputop.model.machine.environment import NAME
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.text import GIB, size
@@ -64,7 +67,7 @@ def _slices(frames: Sequence[Frame], wanted: PickRequest, whole: GpuPick) -> Gpu
         slices=chosen,
         slice_reasons=reasons,
         suitable=min(len(able), most),
-        free=free_slices(frame)[0],
+        free=free_slices(frame).free,
         possible=len(perhaps) >= wanted.count and wanted.count <= most,
         note=None if sight is None else _note(wanted, sight),
     )
@@ -144,6 +147,15 @@ def _slice_rank(part: MigSlice) -> tuple[object, ...]:
     free = _unused(part.device) or 0
     bus = normalize_bus_id(part.gpu.pci_bus_id) or FAR
     return -(part.device.memory_total or 0), -(free // GIB), bus, part.id
+
+
+def export_line(frame: Frame, pick: GpuPick, order: str | None) -> str:
+    """Return the line that gives what is picked to all that a shell starts, as `export_for`; empty
+    if no value is exact."""
+    if not pick.slices:
+        return export_for(frame, pick.gpus[0], order) if pick.gpus else ""
+    value = quoted(value_of(frame, pick, order).text or "")
+    return f"export {NAME}={value}" if value else ""
 
 
 def value_of(frame: Frame, pick: GpuPick, order: str | None, by_uuid: bool = False) -> PickedValue:

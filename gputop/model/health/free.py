@@ -9,7 +9,7 @@ doubt, it is not free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
@@ -121,22 +121,38 @@ def count_of_free(frame: Frame) -> int | None:
     return None if not free and unseen else free
 
 
-def free_slices(frame: Frame) -> tuple[int | None, int]:
-    """Return how many MIG devices are free, and how many there are; None for the first if none is
-    free, but the processes on some cannot be seen."""
+class FreeSlices(NamedTuple):
+    """How many MIG devices are free, of how many."""
+
+    free: int | None = None
+    """None if none is free, but the processes on some cannot be seen."""
+    total: int = 0
+
+    @property
+    def words(self) -> str:
+        """As `1 of 7 slices`; empty without slices, or if it is not known."""
+        return "" if self.free is None or not self.total else f"{self.free} of {self.total} slices"
+
+
+def free_slices(frame: Frame) -> FreeSlices:
+    """Count the free MIG devices."""
     against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
     free = against.count(None)
     is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
-    return None if not free and is_unseen else free, len(against)
+    return FreeSlices(None if not free and is_unseen else free, len(against))
 
 
 def free_words(frame: Frame) -> list[str]:
     """Return `3 free` for GPUs, `1 of 7 slices free` for MIG devices; the first is left out where
     all GPUs are in MIG mode, the second where there are none, and what is not known."""
-    free, (slices, total) = count_of_free(frame), free_slices(frame)
-    are_whole = not total or any(not gpu.mig_mode for gpu in frame.gpus)
-    words = [f"{free} free"] if free is not None and are_whole else []
-    return [*words, f"{slices} of {total} slices free"] if total and slices is not None else words
+    free, slices = count_of_free(frame), free_slices(frame)
+    words = [f"{free} free"] if free is not None and has_whole_gpus(frame) else []
+    return [*words, f"{slices.words} free"] if slices.words else words
+
+
+def has_whole_gpus(frame: Frame) -> bool:
+    """Return whether a job could have a GPU here, or else slices only."""
+    return not any(gpu.mig for gpu in frame.gpus) or any(not gpu.mig_mode for gpu in frame.gpus)
 
 
 def jobs_note(frame: Frame) -> str | None:
