@@ -88,9 +88,9 @@ HOSTS_BINDINGS: list[BindingType] = [
 _BACK = "Back or forward in time"
 TIME_BINDINGS: list[BindingType] = [
     _step("comma", "step(-1)", "Step back", _BACK, name="back"),
-    _step("full_stop", "step(1)", "Step on", _BACK, name="on"),
+    _step("full_stop", "step(1)", "Step forward", _BACK, name="on"),
     _step("less_than_sign", "skip(-60)", "Minute back", _BACK, name="minute-back"),
-    _step("greater_than_sign", "skip(60)", "Minute on", _BACK, name="minute-on"),
+    _step("greater_than_sign", "skip(60)", "Minute forward", _BACK, name="minute-on"),
 ]  # fmt: skip
 """The keys that move in time, in the live view."""
 
@@ -121,11 +121,17 @@ _ABOVE_ALL: list[BindingType] = [
 ]
 REPLAY_BINDINGS: list[BindingType] = [
     _time("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
-    _time("full_stop", "step(1)", "Step on", "Sample back or forward", name="on"),
+    _time("full_stop", "step(1)", "Step forward", "Sample back or forward", name="on"),
     _time(
         "less_than_sign", "skip(-60)", "Minute back", "Minute back or forward", name="minute-back"
     ),
-    _time("greater_than_sign", "skip(60)", "Minute on", "Minute back or forward", name="minute-on"),
+    _time(
+        "greater_than_sign",
+        "skip(60)",
+        "Minute forward",
+        "Minute back or forward",
+        name="minute-on",
+    ),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""

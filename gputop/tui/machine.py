@@ -77,7 +77,7 @@ class PendingSignals:
         if count:
             return f"{counted(count, 'signal')} under way"
         lost = self._unknown
-        return f"agent ended: end of {counted(lost, 'signal')} unknown" if lost else ""
+        return f"agent ended: outcome of {counted(lost, 'signal')} unknown" if lost else ""
 
 
 class WatchedMachine:
@@ -187,7 +187,7 @@ class WatchedMachine:
         elif self._wants_login:
             advice = "press L to log in by hand"
         else:
-            advice = "it is tried again; press r to try now"
+            advice = "gputop tries again; press r to try now"
         return Problem(code="agent_ended", text=self._reason, advice=advice)
 
     def listen(self) -> None:

@@ -54,7 +54,7 @@ _WHERE: dict[type[Screen[Any]], str] = {
 _MOMENTS: dict[Moment, str] = {"past": "in the past", "replay": "in a replay"}
 _IN_THE_PAST = {"main.back": "Return to now"}
 """What else a key does there."""
-_ENTER = Binding("enter", "", "Take what is selected")
+_ENTER = Binding("enter", "", "Choose what is selected")
 """What every dialog leaves to its list or its button."""
 _SCREENS = tuple(kind for kind in _WHERE if kind is not ModalScreen)
 

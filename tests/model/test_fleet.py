@@ -69,7 +69,7 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
 @pytest.mark.parametrize(
     ("state", "level", "words"),
     [
-        (of_host("a", None, HostLink("waiting")), None, "waits for its turn"),
+        (of_host("a", None, HostLink("waiting")), None, "waiting for its turn"),
         (of_host("a", None, HostLink("connecting")), None, "connecting"),
         (of_host("a", None, HostLink("connecting"), failure="refused"), "error",
          "refused; connecting"),
@@ -77,7 +77,7 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
          "log in with L: publickey"),
         (of_host("a", frame(), HostLink("ended", words="refused"), retry_in=3.5), "error",
          "refused; again in 3s"),
-        (of_host("a", None, UP), None, "waits for the driver"),
+        (of_host("a", None, UP), None, "waiting for the driver"),
         (of_host("a", None, HostLink("connected", age=9.0)), "error", "no answer for 9s"),
         (of_host("a", replace(frame(), problem=Problem(code="no_gpu", text="m", advice=""))),
          "error", "m"),

@@ -115,7 +115,7 @@ def _by_pid(
     for answer in answers:
         if answer.state == "unknown":
             pid = answer.process.pid
-            raise SourceError(f"process {pid} cannot be looked at: try again, as its user")
+            raise SourceError(f"process {pid} cannot be checked: try again as its user")
     processes = [awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
     return processes + [awaited(each) for each in answers if each.state == "running"], answers
 

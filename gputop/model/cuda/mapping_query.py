@@ -128,7 +128,8 @@ def _despite_lost(mapping: CudaMapping, lost: Sequence[int]) -> CudaMapping:
     if first is None or not named or (max(named) < first if is_counted else not {*named} & {*lost}):
         return mapping
     because = (
-        f"GPU {', '.join(map(str, lost))} is lost: CUDA may leave it out, and count the others on"
+        f"GPU {', '.join(map(str, lost))} is lost: CUDA may leave it out and number the others"
+        " without it"
     )
     return mapping.weakened("predicted", because)
 

@@ -165,6 +165,6 @@ def value_of(frame: Frame, pick: GpuPick, order: str | None, by_uuid: bool = Fal
     text = ",".join(pick.uuids)
     mapping = mapping_of(frame, text, order)
     if [device.id for device in mapping.visible or ()] != [part.id for part in pick.slices]:
-        return PickedValue(None, f"what CUDA makes of {text} cannot be told: {mapping.because}")
+        return PickedValue(None, f"what CUDA makes of {text} is not known: {mapping.because}")
     note = None if mapping.certainty == "exact" and mapping.documented else mapping.because
     return PickedValue(text, note)

@@ -42,8 +42,8 @@ from gputop.model.machine.text import printable
 _WHY_UNKNOWN = {
     "overwritten": "the process wrote over the variables that it was started with",
     "unreadable": "only root and its owner may read the variables of this process",
-    "gone": "there is no such process here any more",
-    "too_long": "its variables are too long to be taken over",
+    "gone": "the process has ended",
+    "too_long": "its variables are too long to read",
     "no_answer": "the process does not answer: it keeps its memory or its execution locked",
 }
 _IN_A_WORD = {"overwritten": "env-lost", "unreadable": "private"}
@@ -253,7 +253,9 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Mappin
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
     if seen or hides_all(mapping) or (not surer and inside.order is None):
         return mapping
-    because = "nothing says which GPUs its batch job has: these count all that the driver lists"
+    because = (
+        "which GPUs its batch job has is not known: these names count all that the driver lists"
+    )
     if inside.order is not None:
         because = "a client counts the GPUs as its MPS server left them"
     elif inside.because:

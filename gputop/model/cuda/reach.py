@@ -193,7 +193,7 @@ def container_set(devices: Sequence[CudaDevice], nvidia_visible_devices: str | N
         # It may be a CDI name, such as nvidia.com/gpu=0.
         named = _named(name.strip().rpartition("=")[2], devices)
         if named is None:
-            return DeviceSet(None, f"{because} names something that is not here")
+            return DeviceSet(None, f"{because} names a GPU that is not here")
         chosen += named
     return DeviceSet(_chosen(devices, chosen), because, certainty="expected")
 
@@ -266,7 +266,7 @@ def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     # Slurm and NVML count alike: the k-th of the job's numbers is the k-th that NVML lists.
     index = dict(zip(sorted(ours), sorted(device.index for device in devices), strict=True))
     if not set(theirs) <= index.keys():
-        return DeviceSet(None, "its step has GPUs that gputop's own has not")
+        return DeviceSet(None, "its Slurm step has GPUs that gputop's own step does not have")
     here = ",".join(str(index[number]) for number in theirs)
     return _both(inside, _slurm(process, here), here)
 

@@ -118,7 +118,7 @@ def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | Non
         return "error", f"no answer for {duration(link.age)}"
     if state.failure:
         return "error", f"{state.failure}; connecting"
-    usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
+    usual = {"waiting": "waiting for its turn", "connected": "waiting for the driver"}
     return None, link.words or usual.get(link.state, link.state)
 
 

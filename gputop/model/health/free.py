@@ -58,9 +58,9 @@ work      it is at work, or its utilization is not known
 WORDS = (
     ("needs attention", "an error keeps new work off it; H says which"),
     ("lost", "the driver cannot reach the card any more"),
-    ("no answer", "it does not answer, or not who it is"),
-    ("asleep", "switched off until it is used, and so not asked"),
-    ("MIG mode", "a job gets a MIG device, not the GPU"),
+    ("no answer", "it does not answer, or its UUID is not known"),
+    ("asleep", "powered down until it is used; a query would wake it"),
+    ("MIG mode", "a job gets a slice (MIG device), not the GPU"),
     ("prohibited", "its compute mode keeps programs off it"),
     ("reserved", "somebody has it with gputop run or gputop reserve"),
     ("Slurm job", "a job of Slurm holds it, with a process on it or without"),
@@ -210,13 +210,13 @@ def _state(gpu: Gpu) -> Iterator[Objection]:
         text = "its UUID is not known" if gpu.has_answered else "it has not answered yet"
         yield _objection("silent", "no answer", text, "warning")
     if gpu.state == "asleep":
-        text = "it is asleep, and is not asked who is on it, which would wake it"
+        text = "it is asleep, and asking who is on it would wake it"
         yield _objection("silent", "asleep", text, "warning")
 
 
 def _mode(gpu: Gpu) -> Iterator[Objection]:
     if gpu.mig_mode:
-        text = "it is in MIG mode, where a job gets an instance (nvidia-smi -L), not a GPU"
+        text = "it is in MIG mode, where a job gets a slice (nvidia-smi -L), not the GPU"
         yield _objection("mode", "MIG mode", text)
     if gpu.compute_mode == "prohibited":
         yield _objection("mode", "prohibited", "its compute mode is prohibited")

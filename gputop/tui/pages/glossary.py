@@ -95,7 +95,7 @@ _HOSTS = (
     ("free node3:0-2", "free GPUs, as host:index"),
     ("log in with L", "the host wants a password or a second factor"),
     ("connecting", "ssh is connecting, or the agent there is starting"),
-    ("waits for its turn", "few connections are made at a time, or hosts would refuse them"),
+    ("waiting for its turn", "few connections are made at a time, or hosts would refuse them"),
     ("no answer", "it is connected, but sends nothing"),
     ("again in 8s", "gputop connects again then; r does so at once"),
     ("the same machine as", "two names of one machine, which counts once"),

@@ -34,7 +34,7 @@ _KEPT_FRAMES = 5
 """The number of frames for which a GPU must be idle before it is offered."""
 _MAX_PROBED = 16
 _NOT_ASKED: dict[Moment, str] = {
-    "past": "the driver can only be asked of now: Esc returns",
+    "past": "the driver can only be asked about now: Esc returns",
     "replay": "a replay has no driver to ask",
 }
 _REQUEST = "mapping"
