@@ -187,7 +187,7 @@ class WatchedMachine:
         elif self._wants_login:
             advice = "press L to log in by hand"
         else:
-            advice = "gputop tries again; press r to try now"
+            advice = "trying again soon; press r to try now"
         return Problem(code="agent_ended", text=self._reason, advice=advice)
 
     def listen(self) -> None:
