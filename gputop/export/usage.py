@@ -160,7 +160,7 @@ def _coverage_notes(report: UsageReport) -> Iterator[str]:
         name = f"{printable(host, 100)}: " if len(report.coverages) > 1 else ""
         if coverage.gaps:
             yield (
-                f"{name}not recorded: {duration(coverage.missing)} of {duration(coverage.asked)}"
+                f"{name}not recorded: {duration(coverage.missing)} of {duration(coverage.span)}"
                 f" ({counted(coverage.gaps, 'gap')})"
             )
         if coverage.unread:

@@ -57,7 +57,7 @@ class DeviceSet(msgspec.Struct, frozen=True):
 
     devices: tuple[CudaDevice, ...] | None
     """None: which they are is not known."""
-    because: str
+    reason: str
     """What says so, for people: the reason why other GPUs are not in the set. Empty: it has all."""
     order: tuple[int, ...] | None = None
     """The NVML indices in the order that integers count, if that is not CUDA's order."""
@@ -274,11 +274,11 @@ def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
 def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
     kept = {device.index for device in inside.devices or ()}
     if job.devices is None:
-        return job if not inside.because or not kept <= set(slurm_ids(ids)) else inside
+        return job if not inside.reason or not kept <= set(slurm_ids(ids)) else inside
     indices = {device.index for device in job.devices}
     left = tuple(device for device in inside.devices or () if device.index in indices)
     smaller = inside if kept <= indices else job
-    return DeviceSet(left, smaller.because, certainty=weaker(inside.certainty, job.certainty))
+    return DeviceSet(left, smaller.reason, certainty=weaker(inside.certainty, job.certainty))
 
 
 def slurm_set(
@@ -339,7 +339,7 @@ def _mps_client(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     if len(kinds) != 1 or {server.missing for server in servers} - {"unset", "empty_block"}:
         because = "an MPS server, whose variables are not known, may have numbered them"
         return DeviceSet(None, because)
-    if inside.because:
+    if inside.reason:
         return DeviceSet(None, "an MPS server and its container or job both number its GPUs")
     served = mps_set(process.machine, *kinds.pop())
     # A process that the driver does not list as a client may still start without the server.

@@ -31,7 +31,7 @@ class Coverage(msgspec.Struct):
     """The part of `recorded` in which the driver could not be read."""
 
     @property
-    def asked(self) -> float:
+    def span(self) -> float:
         """Seconds of the whole span."""
         return self.until - self.since
 
@@ -58,7 +58,7 @@ def spans(frames: Iterable[Frame], coverage: Coverage) -> Iterator[tuple[Frame, 
         yield frame, seconds
         before = frame
     if before is None:
-        coverage.add_gap(coverage.asked)
+        coverage.add_gap(coverage.span)
     elif (rest := coverage.until - before.time) > longest_span(before):
         coverage.add_gap(rest)
 
