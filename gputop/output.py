@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from gputop.errors import GputopError
 
@@ -35,5 +36,7 @@ def write_error(text: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Write a line to standard error that says what is wrong."""
-    write_error(f"gputop: {message}\n")
+    """Write a line to standard error that says what is wrong. Where its terminal or reader is gone,
+    nothing ends for that."""
+    with suppress(OSError):
+        write_error(f"gputop: {message}\n")

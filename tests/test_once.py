@@ -119,6 +119,7 @@ def test_instances_of_a_mig_gpu_are_told_apart(machine: MachineFactory) -> None:
     assert [row["GPU"] for row in rows] == ["0:1", "0:2", "0:2"]
 
 
+@needs_everybody
 def test_mig_devices_have_lines(machine: MachineFactory) -> None:
     rows = table(look(machine({"base": "h100-mig", "processes": None})), "GPU    PROFILE")
     numbers = [row["GPU"] for row in rows]

@@ -14,7 +14,7 @@ import pytest
 
 from gputop.commands import HELP
 from gputop.manual import TOPICS, page, plain
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, needed
 from tests.driver import forked
 from tests.terminal import Terminal
 
@@ -72,8 +72,8 @@ def test_files_programs_and_groups_are_completed() -> None:
 
 
 @pytest.mark.usefixtures("groups")
-@pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
 def test_files_programs_and_groups_are_completed_in_fish() -> None:
+    fish = needed("fish", "fish")
     Path("gputop.fish").write_text(run(*GPUTOP, "--completion", "fish"))
     for line, word in (
         ("gputop replay nig", "night.gputop"),
@@ -81,7 +81,7 @@ def test_files_programs_and_groups_are_completed_in_fish() -> None:
         ("gputop run -n 2 -- en", "env"),
         ("gputop --theme ansi-l", "ansi-light"),
     ):
-        found = run("fish", "-c", f"source gputop.fish; complete -C '{line}'")
+        found = run(fish, "-c", f"source gputop.fish; complete -C '{line}'")
         assert word in [row.split("\t")[0] for row in found.splitlines()], line
 
 
@@ -117,7 +117,8 @@ def test_the_wheel(tmp_path: Path) -> None:
     (path,) = installed.rglob("gputop.1")
     check_man_page(path)
     env = {**os.environ, "PYTHONPATH": str(installed)}
-    assert len(list(installed.rglob("gputop/export/prometheus/rules.yml"))) == 1
+    for name in ("rules.yml", "dashboard.json"):
+        assert len(list(installed.rglob(f"gputop/export/prometheus/{name}"))) == 1
     for topic in TOPICS:
         command = [*GPUTOP, "help", topic]
         done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import asdict
 
 from gputop.export.json import frame_json
-from gputop.export.prometheus.exposition import Exposition
+from gputop.export.prometheus.exposition import Exposition, Scope
 from gputop.model.machine.frame import ON_GPU, Process
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.protocol.split import Splitter
@@ -57,7 +57,7 @@ def test_each_is_a_column(name: str) -> None:
 
 
 def test_prometheus_has_those_on_a_gpu() -> None:
-    exposition = Exposition(lambda: 2000.0, processes=True)
+    exposition = Exposition(lambda: 2000.0, Scope(processes=True))
     exposition.put(frame([gpu()], [IT]))
     text = exposition.text().decode()
     for name, notes in DECLARED.items():

@@ -6,10 +6,12 @@ import itertools
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from gputop.output import complain
 from tests.agent.driving import gone, until
 from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
@@ -102,3 +104,14 @@ def test_a_closed_stream_is_not_taken_by_a_pipe(here: Machine) -> None:
         streams = [os.readlink(f"/proc/{gputop.pid}/fd/{number}") for number in (0, 2)]
         gputop.kill()
     assert streams == [os.devnull, os.devnull]
+
+
+def test_a_line_that_nobody_can_read_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    unread = os.fdopen(writing, "w")
+    monkeypatch.setattr(sys, "stderr", unread)
+    complain("the driver cannot be read")
+    complain("it can be read again")
+    with suppress(BrokenPipeError):
+        unread.close()

@@ -14,8 +14,15 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.server_options import Address, address, authorization, tls_context
-from gputop.errors import DriverError, GputopError
+from gputop.commands.shared.server_options import (
+    Address,
+    Reloader,
+    address,
+    authorization,
+    tls_context,
+)
+from gputop.commands.shared.unit import unit_command
+from gputop.errors import DriverError, GputopError, UsageError
 from gputop.files import publish_file, reason_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 _LISTEN = Address("127.0.0.1", 19400)
 _INTERVAL = 5.0
 _FILE = "gputop.prom"
+_NAMES = "gputop", "dcgm"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = b'<!doctype html><title>gputop</title><a href="/metrics">metrics of the GPUs here</a>\n'
 _ONCE = "print the metrics once, or with --textfile write them once, and exit"
@@ -42,15 +50,19 @@ EPILOG = """\
 examples:
   gputop export                            serve http://127.0.0.1:19400/metrics
   gputop export --listen 0.0.0.0:19400 --tls-cert cert.pem --tls-key key.pem
-  gputop export --compat dcgm --listen 127.0.0.1:9400
+  gputop export --names gputop,dcgm        for dashboards of dcgm-exporter as well
   gputop export --textfile /var/lib/prometheus/node-exporter
   gputop export --once | promtool check metrics
   gputop export --rules > /etc/prometheus/gputop.rules.yml
+  gputop export --dashboard > gputop.json  to import in Grafana
+  gputop export --no-users --unit          print a systemd unit that serves for good
 
 A machine with 8 GPUs makes about 700 series, and on each GPU up to 3 for each
 of 20 users and 20 jobs. --processes makes up to 7 for each process on a GPU,
 200 processes at most, and new ones whenever one starts: for machines with few,
-long jobs.
+long jobs. --names gputop,dcgm adds about 150.
+
+Certificates, keys and the password are read anew when they change, and at SIGHUP.
 
 exit status: 0 done, or ended by SIGTERM, 1 other errors, 2 usage, 3 the NVIDIA
 driver cannot be read (--once)
@@ -59,8 +71,31 @@ TAKES = {"demo": "", "once": _ONCE, "interval": _EVERY}
 _SERVED = ("--tls-cert", "--tls-key", "--tls-client-ca", "--auth-file")
 APART = (
     *((option, other) for option in _SERVED for other in ("--textfile", "--once")),
-    ("--listen", "--once"), ("--processes", "--compat"),
+    ("--listen", "--once"),
+    *(("--unit", other) for other in ("--once", "--rules", "--dashboard")),
 )  # fmt: skip
+_UNIT = """\
+# What gputop export --unit printed. To have it done from now on, as root:
+#   gputop export --unit > /etc/systemd/system/gputop-export.service
+#   systemctl enable --now gputop-export
+
+[Unit]
+Description=Serve the GPUs to Prometheus (gputop)
+Wants=network-online.target
+After=network-online.target nvidia-persistenced.service
+
+[Service]
+ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
+RestartSec=10
+KillMode=mixed
+NoNewPrivileges=yes
+ProtectSystem={protected}
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +107,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"write {_FILE} into this folder for node_exporter, and listen nowhere")  # fmt: skip
     where.add_argument("--rules", action="store_true",
         help="print recording rules and alerts for Prometheus, and exit")  # fmt: skip
-    add("--compat", choices=("dcgm",),
-        help="the names, labels and units of dcgm-exporter instead of gputop's own")  # fmt: skip
+    where.add_argument("--dashboard", action="store_true",
+        help="print a dashboard for Grafana, and exit")  # fmt: skip
+    add("--unit", action="store_true",
+        help="print a unit for systemd that does this for good, and exit")  # fmt: skip
+    add("--names", metavar="LIST", type=_names, default=("gputop",),
+        help="whose names, labels and units metrics have: gputop (default), dcgm (as"
+        " dcgm-exporter) or gputop,dcgm")  # fmt: skip
     add("--processes", action="store_true", help="single processes as well, see below")
+    add("--no-users", action="store_true",
+        help="no names of users, pods and containers, and no command lines")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
     add("--tls-key", metavar="FILE", help="its key, if that is in a separate file")
     add("--tls-client-ca", metavar="FILE",
@@ -83,33 +125,64 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="require the USER:PASSWORD on its only line (basic auth)")  # fmt: skip
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if not set(names) <= set(_NAMES):
+        raise argparse.ArgumentTypeError(f"{text!r} is not gputop, dcgm or gputop,dcgm")
+    return names
+
+
 def run(options: argparse.Namespace) -> int:
-    if options.rules:
-        write(rules(), "utf-8")
+    if options.processes and "gputop" not in options.names:
+        raise UsageError("--processes needs gputop in --names: dcgm-exporter has no processes")
+    if options.rules or options.dashboard:
+        write(enclosed("rules.yml" if options.rules else "dashboard.json"), "utf-8")
+        return 0
+    if options.unit:
+        write(_unit(options))
         return 0
     exposition = _exposition(options)
     if options.once:
         return _once(options, exposition)
+    signal.signal(signal.SIGHUP, lambda *_: None)
     if options.textfile is not None:
         return _write_files(options, exposition)
     return _serve(options, exposition)
 
 
-def rules() -> str:
-    """Return the recording rules and alerts that come with gputop, as YAML."""
+def enclosed(name: str) -> str:
+    """Return a file that comes with gputop: `rules.yml` for Prometheus, `dashboard.json`."""
     folder = resources.files("gputop.export.prometheus")
-    return folder.joinpath("rules.yml").read_text(encoding="utf-8")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def _unit(options: argparse.Namespace) -> str:
+    """Return a unit that does the same wherever systemd starts it."""
+    words = ["export", f"--names={','.join(options.names)}"]
+    if options.textfile is None:
+        words.append(f"--listen={options.listen or _LISTEN}")
+    words += [f"--{name.replace('_', '-')}={os.path.abspath(path)}"
+              for name in ("textfile", "tls_cert", "tls_key", "tls_client_ca", "auth_file")
+              if (path := getattr(options, name)) is not None]  # fmt: skip
+    words += [f"--{name.replace('_', '-')}" for name in ("processes", "no_users", "demo")
+              if getattr(options, name)]  # fmt: skip
+    words.append(f"--interval={_interval(options):g}")
+    protected = "strict" if options.textfile is None else "full"  # which lets it write below /var
+    return _UNIT.format(command=unit_command(words), protected=protected)
 
 
 def _exposition(options: argparse.Namespace) -> Exposition:
     try:
-        from gputop.export.prometheus.exposition import Exposition
+        from gputop.export.prometheus.exposition import Exposition, Scope
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
         advice = "pip install 'gputop-tui[prometheus]', in a clone '.[prometheus]'"
         raise GputopError(f"gputop export needs prometheus_client: {advice}") from None
-    return Exposition(time.time, options.compat == "dcgm", options.processes)
+    serves = options.textfile is None and not options.once
+    names = frozenset(options.names)
+    scope = Scope(names, options.processes, named=not options.no_users, itself=serves)
+    return Exposition(time.time, scope)
 
 
 def _interval(options: argparse.Namespace) -> float:
@@ -175,16 +248,22 @@ def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
     from gputop.export.http import WebPage, WebServer, is_own_name
 
     where = options.listen or _LISTEN
-    tls = tls_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-    wanted = authorization(options.auth_file)
+    files = options.tls_cert, options.tls_key, options.tls_client_ca
+    tls = Reloader(partial(tls_context, *files), *files)
+    wanted = Reloader(partial(authorization, options.auth_file), options.auth_file)
+    is_open = options.auth_file is None and options.tls_client_ca is None
     pages = {"/metrics": WebPage(_TEXT, exposition.text), "/": WebPage("text/html", lambda: _INDEX)}
 
     def begin(port: int) -> None:
-        scheme = "http" if tls is None else "https"
+        scheme = "http" if tls() is None else "https"
         complain(f"serving {scheme}://{where._replace(port=port)}/metrics")
-        if not where.is_loopback and wanted is None and options.tls_client_ca is None:
-            complain("whoever reaches that port can read who works here: see --auth-file and "
-                     "--tls-client-ca")  # fmt: skip
+        if is_open and not where.is_loopback and not options.no_users:
+            complain("whoever reaches that port can read who works here: see --auth-file,"
+                     " --tls-client-ca and --no-users")  # fmt: skip
+
+    def renew() -> None:
+        tls.renew()
+        wanted.renew()
 
     with closing(open_source(None, _interval(options), demo=options.demo)) as source:
         reader = threading.Thread(
@@ -192,11 +271,10 @@ def _serve(options: argparse.Namespace, exposition: Exposition) -> int:
         )
         reader.start()
         # A web page of somebody else, whose name leads here, is not to get past the loopback.
-        is_open = where.is_loopback and wanted is None and options.tls_client_ca is None
-        own = partial(is_own_name, listen=where.host) if is_open else None
-        server = WebServer(pages, wanted, own)
+        own = partial(is_own_name, listen=where.host) if is_open and where.is_loopback else None
+        server = WebServer(pages, tls, wanted, own)
         try:
-            asyncio.run(server.serve(where.host, where.port, tls, begin))
+            asyncio.run(server.serve(where.host, where.port, begin, renew))
         except OSError as error:
             raise GputopError(f"cannot listen on {where}: {reason_of(error)}") from None
     return 0

@@ -6,12 +6,12 @@ import argparse
 import os
 import re
 import signal
-import sys
 from contextlib import closing
 from typing import NoReturn
 
 from gputop.commands.shared.hosts import complain_of, of_host
 from gputop.commands.shared.options import HOSTS
+from gputop.commands.shared.unit import unit_command
 from gputop.commands.shared.values import duration, size
 from gputop.errors import DriverError, GputopError, UsageError
 from gputop.model.machine.frame import Frame
@@ -57,8 +57,6 @@ Nice=10
 [Install]
 WantedBy=default.target
 """
-_PLAIN_WORD = re.compile(r"[\w/.,:=@+-]+", re.ASCII)
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "$": "$$"}
 _DIGITS = re.compile(r"[0-9]+")
 """Numbers in an error: if only they change, as in `no answer for 12 s`, it is the same error."""
 _every = duration("a time from 1s to 60s, as 10s", least=1, most=MAX_INTERVAL)
@@ -89,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--demo needs a path to record to, such as demo/")
     path = options.path or os.path.join(default_folder(), "")
     if options.unit:
-        write(_unit(path, options))
+        write(_UNIT.format(command=unit_command(["record", *_options(path, options)])))
         return 0
     # SIGTERM may come at any point: a recording stays readable if it is cut at any byte.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -154,32 +152,6 @@ def _problem_of(news: Frame | GputopError) -> GputopError | None:
     if isinstance(news, GputopError):
         return news
     return None if news.problem is None else DriverError(str(news.problem))
-
-
-# A unit for systemd that records
-
-
-def _unit(path: str, options: argparse.Namespace) -> str:
-    """Return a unit that runs this same gputop with the same options."""
-    program = os.path.abspath(sys.argv[0])
-    runs = [program] if os.access(program, os.X_OK) else [sys.executable, program]
-    words = [*runs, "record", *_options(path, options)]
-    return _UNIT.format(command=" ".join(map(quoted, words)))
-
-
-def quoted(word: str) -> str:
-    """Return a word of a command line quoted for a unit: see systemd.service(5) and
-    systemd.syntax(7)."""
-    if _PLAIN_WORD.fullmatch(word):
-        return word
-    return '"' + "".join(_ESCAPES.get(letter) or _visible(letter) for letter in word) + '"'
-
-
-def _visible(letter: str) -> str:
-    """Return a letter, but a control character as its bytes: a line break would end the line."""
-    if letter.isprintable():
-        return letter
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
 
 
 def _options(path: str, options: argparse.Namespace) -> list[str]:

@@ -60,25 +60,28 @@ class WebServer:
     def __init__(
         self,
         pages: Mapping[str, WebPage],
-        authorization: str | None = None,
+        tls: Callable[[], ssl.SSLContext | None],
+        authorization: Callable[[], str | None],
         is_own: Callable[[str], bool] | None = None,
     ) -> None:
-        """`authorization`: the value of that header; None if clients need none. `is_own` refuses
-        the name in `Host` by which a web page of somebody else asks; None lets all names pass."""
-        self._pages, self._authorization, self._is_own = pages, authorization, is_own
-        self._tls: ssl.SSLContext | None = None
+        """`tls` and `authorization` are asked for each connection: how it is encrypted, and the
+        value of that header, None if clients need none. `is_own` refuses the name in `Host` by
+        which a web page of somebody else asks; None lets all names pass."""
+        self._pages, self._is_own = pages, is_own
+        self._tls, self._authorization = tls, authorization
         self._answering: dict[asyncio.Task[None], None] = {}
         """The connections being answered, oldest first, from the moment they are accepted."""
         self._zipped: tuple[bytes, bytes] = b"", b""
         """The body that was compressed last, before and after."""
 
     async def serve(
-        self, host: str, port: int, tls: ssl.SSLContext | None, begin: Callable[[int], None]
+        self, host: str, port: int, begin: Callable[[int], None], renew: Callable[[], None]
     ) -> None:
-        """Serve until SIGTERM; call `begin` with the port once it is open. OSError."""
-        self._tls = tls
+        """Serve until SIGTERM; call `begin` with the port once it is open, and `renew` at each
+        SIGHUP. OSError."""
         over, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, over.set)
+        loop.add_signal_handler(signal.SIGHUP, renew)
         loop.set_exception_handler(_unexpected)
         places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with ExitStack() as stack:
@@ -128,10 +131,10 @@ class WebServer:
         """Make streams as asyncio.start_server does, which cannot end a connection that is still in
         its TLS handshake."""
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(_LONGEST_REQUEST)
+        reader, tls = asyncio.StreamReader(_LONGEST_REQUEST), self._tls()
         transport, protocol = await loop.connect_accepted_socket(
-            lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=self._tls,
-            ssl_handshake_timeout=_READING if self._tls else None,
+            lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls,
+            ssl_handshake_timeout=_READING if tls else None,
         )  # fmt: skip
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
@@ -152,7 +155,7 @@ class WebServer:
             return _response(400)
         if self._is_own is not None and not all(map(self._is_own, hosts)):
             return _response(421)
-        given, wanted = headers.get("authorization", ""), self._authorization
+        given, wanted = headers.get("authorization", ""), self._authorization()
         if wanted is not None and not hmac.compare_digest(given.encode(), wanted.encode()):
             return _response(401, 'WWW-Authenticate: Basic realm="gputop", charset="UTF-8"')
         if method not in ("GET", "HEAD"):

@@ -278,29 +278,43 @@ def test_rounds_rest_although_a_name_cannot_be_learnt(
     assert len(calls.read_text().splitlines()) == 1
 
 
+LABELS = {
+    "io.kubernetes.container.name": "vllm",
+    "io.kubernetes.pod.name": "llama-0",
+    "io.kubernetes.pod.namespace": "ml",
+}
 CRICTL = {
     "status": {
         "id": ID,
         "metadata": {"attempt": 0, "name": "vllm"},
         "image": {"annotations": {}, "image": "docker.io/vllm/vllm-openai:v0.9"},
-        "labels": {"io.kubernetes.pod.name": "llama-0"},
+        "labels": LABELS,
     },
     "info": {"pid": 4711},
 }
-NERDCTL = [{"Id": ID, "Image": "docker.io/vllm/vllm-openai:v0.9", "Name": "vllm-1"}]
+IMAGE = "docker.io/vllm/vllm-openai:v0.9"
+NERDCTL = [{"Id": ID, "Image": IMAGE, "Name": "vllm-1"}]
+IN_POD = [{"Id": ID, "Image": IMAGE, "Name": "k8s_vllm_1", "Config": {"Labels": LABELS}}]
+OF_POD = {"name": "vllm", "image": IMAGE, "pod": "llama-0", "namespace": "ml"}
 
 
 @needs_root
 @rest_long(
-    ("program", "answer", "name", "asked"),
-    ("crictl", CRICTL, "llama-0/vllm", f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
-    ("nerdctl", NERDCTL, "vllm-1", f"--address {{}} --namespace default inspect {ID}"),
-    ("nerdctl", [{}], None, f"--address {{}} --namespace default inspect {ID}"),
-    ("crictl", {"status": []}, None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
-    ("crictl", [], None, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    ("program", "answer", "known", "asked"),
+    ("crictl", CRICTL, OF_POD, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    (
+        "nerdctl",
+        NERDCTL,
+        {"name": "vllm-1", "image": IMAGE},
+        f"--address {{}} --namespace default inspect {ID}",
+    ),
+    ("nerdctl", IN_POD, OF_POD, f"--address {{}} --namespace default inspect {ID}"),
+    ("nerdctl", [{}], {}, f"--address {{}} --namespace default inspect {ID}"),
+    ("crictl", {"status": []}, {}, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
+    ("crictl", [], {}, f"--runtime-endpoint unix://{{}} inspect -o json {ID}"),
 )
 def test_containerd_tells_name_and_image(
-    program: str, answer: Json, name: str, asked: str, here: Machine, start: Start, tmp_path: Path
+    program: str, answer: Json, known: Json, asked: str, here: Machine, start: Start, tmp_path: Path
 ) -> None:
     pod = "kubepods-pod0a1b2c3d_0000_4000_8000_0123456789ab.slice"
     prefix = within(f"/kubepods.slice/{pod}/cri-containerd-{ID}.scope", start, tmp_path)
@@ -308,8 +322,6 @@ def test_containerd_tells_name_and_image(
     calls = docker(here, tmp_path, f"cat {tmp_path}/answer", program)
     here.env["CONTAINERD_ADDRESS"] = f"{tmp_path}/socket"
     told = place(here, *prefix)["container"]
-    image = "docker.io/vllm/vllm-openai:v0.9"
-    known = {"name": name, "image": image} if name else {}
     assert told == {"id": ID, "runtime": "containerd", **known}
     assert calls.read_text().splitlines()[0] == asked.format(tmp_path / "socket")
 

@@ -76,16 +76,22 @@ def assert_last_is_not_idle(here: Machine) -> None:
     assert worker is None
 
 
-def recorded(agent: Agent, folder: Path) -> Path:
-    """Its record, as soon as there is one."""
+def recorded(agent: Agent, folder: Path, entries: int = 1) -> Path:
+    """Its record, as soon as there is one of so many idle times: GPUs are read in turns, and that
+    of one may be long enough while that of another is not."""
     path = folder / f"{agent.process.pid}.idle"
-    until(lambda: agent.line() and path.exists())
+    until(lambda: agent.line() and path.exists() and len(entries_of(path)) >= entries, within=30)
     return path
 
 
-def held(agent: Agent, folder: Path) -> Path:
+def entries_of(record: Path) -> list[Any]:
+    entries: list[Any] = json.loads(record.read_bytes())[5]
+    return entries
+
+
+def held(agent: Agent, folder: Path, entries: int = 1) -> Path:
     """The same, and the agent writes no other: it is stopped, and lives."""
-    path = recorded(agent, folder)
+    path = recorded(agent, folder, entries)
     agent.process.send_signal(signal.SIGSTOP)
     return path
 
@@ -190,7 +196,7 @@ def test_kill_spares_who_works_on_another_gpu(machine: MachineFactory, folder: P
            "utilization": {"gpu": 0, "memory": 0}}  # fmt: skip
     here = machine({"gpu": gpu, "gpus": 2, "processes": {"rank": rank, "lazy": lazy}})
     with Agent(here, interval=0.2) as agent:
-        aged(held(agent, folder), 2460.0)
+        aged(held(agent, folder, entries=5), 2460.0)
         told = selected(here, "idle>10m")
         assert "rank.py" in told
         assert "lazy.py" in told

@@ -39,7 +39,11 @@ def test_a_host_that_has_no_gpus_any_more_stays_with_the_reason(tmp_path: Path) 
         unread("ended", None),
         up("off:9835", 0),
     ]
-    ended = [*gputop("hung"), *gputop("ended"), *gputop("off"), *gputop("taken")]
+    # One exporter with the names of both, of which dcgm's have the machine's own name.
+    both = [
+        (name, {**labels, "instance": "off:9835"}, value) for name, labels, value in dcgm("off")
+    ]
+    ended = [*gputop("hung"), *gputop("ended"), *gputop("off"), *both, *gputop("taken")]
     with serving(tmp_path, *machines, ended=ended) as prometheus:
         queries = queries_of(prometheus)
         assert rows(queries) == [

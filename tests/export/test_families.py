@@ -9,12 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gputop.errors import SourceError
-from gputop.export.prometheus.exposition import Exposition
+from gputop.export.prometheus.exposition import DCGM, OWN, Exposition, Scope
 from gputop.export.prometheus.people import MOST_PROCESSES, MOST_TOLD_APART, OTHERS, UNKNOWN
 from gputop.manual import page
 from gputop.model.health.free import ObjectionCode
 from gputop.model.machine.frame import Frame, Problem
-from gputop.model.machine.gpu import MigDevice
+from gputop.model.machine.gpu import MigDevice, SlurmJob
 from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.sections import (
     Activity,
@@ -34,11 +34,9 @@ Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 OF_0 = {"gpu": "0", "uuid": "GPU-0"}
 
 
-def samples(
-    message: Frame | None, dcgm: bool = False, processes: bool = False, now: float = 2000.0
-) -> Samples:
+def samples(message: Frame | None, *names: str, now: float = 2000.0, **scope: bool) -> Samples:
     """The values by name and labels, as Prometheus' own reader has them."""
-    exposition = Exposition(lambda: now, dcgm, processes)
+    exposition = Exposition(lambda: now, Scope(frozenset(names or {OWN}), **scope))
     if message is not None:
         exposition.put(message)
     return read(exposition.text().decode())
@@ -183,11 +181,11 @@ def test_whether_it_sleeps_and_lists_all(
     assert values.get("gputop_gpu_processes_known", {}) == expected
 
 
-@pytest.mark.parametrize("dcgm", [False, True])
-def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(dcgm: bool) -> None:
+@pytest.mark.parametrize("names", [OWN, DCGM])
+def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(names: str) -> None:
     problem = Problem(code="driver_not_loaded", text="no", advice="do")
     for exposed in (
-        samples(None, dcgm),
+        samples(None, names),
         samples(Frame(host=frame().host, time=1, problem=problem)),
     ):
         assert only(exposed, "gputop_up") == 0
@@ -343,6 +341,34 @@ def test_no_secret_of_a_command_line_is_published() -> None:
     assert dict(labels)["command"] == "serve --api-key *** --port 80"
 
 
+def test_no_name_that_a_person_chose_is_published() -> None:
+    container = Container("c" * 64, "docker", "alice-jupyter", image="alice/secret")
+    in_pod = Container("d" * 64, "cri-o", "vllm", pod="alice-0", namespace="team-alice")
+    processes = [
+        process(1, user="alice", gpu_memory=GIB, origin=Origin(slurm_job="4711")),
+        process(2, user="alice", gpu_memory=GIB, origin=Origin(container=container)),
+        process(3, user="alice", gpu_memory=GIB, origin=Origin(pod="0a1b", container=in_pod)),
+        process(4, user="alice", command="/home/alice/train.py"),
+    ]
+    here = frame([gpu(utilization=0.5, slurm_job=SlurmJob(number="4711", user="alice"))], processes)
+    assert "alice" in str(samples(here))
+    assert "alice" in str(samples(here, DCGM))
+    values = samples(here, OWN, DCGM, named=False, processes=True)
+    assert "alice" not in str(values)
+    assert [name for name in values if name.startswith("gputop_user_")] == []
+    assert only(values, "gputop_gpu_users") == 1
+    jobs = {dict(labels)["id"] for labels in values["gputop_job_processes"]}
+    assert jobs == {"4711", "c" * 12, "0a1b"}
+    assert {dict(labels)["pid"] for labels in values["gputop_process_info"]} == set("1234")
+
+
+def test_what_the_exporter_itself_takes() -> None:
+    """Not by default: node_exporter, which takes the file, has the same names of its own."""
+    own = {name for name in samples(frame(), itself=True) if name.startswith("process_")}
+    assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= own
+    assert [name for name in samples(frame()) if name.startswith("process_")] == []
+
+
 # As dcgm-exporter
 
 
@@ -352,7 +378,7 @@ def test_names_labels_and_units_of_dcgm_exporter() -> None:
         temperature=61.0, power=540.5, sm_clock=1_980_000_000, power_more=Power(energy=1.5),
         activity=Activity(tensor=0.46, graphics=0.99), health=Health(xids=(Xid(79, 1.0),)),
     )  # fmt: skip
-    values = samples(frame([card]), dcgm=True)
+    values = samples(frame([card]), DCGM)
     (labels,) = values["DCGM_FI_DEV_GPU_UTIL"]
     assert dict(labels) == {
         "gpu": "3", "UUID": "GPU-3", "pci_bus_id": "00000000:17:00.0", "device": "nvidia2",
@@ -368,9 +394,48 @@ def test_names_labels_and_units_of_dcgm_exporter() -> None:
     assert dict(error)["err_code"] == "79"
     assert "bus" in dict(error)["err_msg"]
     assert "DCGM_FI_DEV_MEMORY_TEMP" not in values
-    assert [name for name in values if name.startswith("gputop_gpu")] == []
-    stale = samples(frame([gpu(stale_for=9.0)]), dcgm=True)
+    assert [name for name in values if name.startswith("gputop_gpu")] == ["gputop_gpu_up"]
+    stale = samples(frame([gpu(stale_for=9.0)]), DCGM)
     assert [name for name in stale if name.startswith("DCGM")] == []
+    assert only(stale, "gputop_gpu_up") == 0
+
+
+def test_both_names_are_what_each_has() -> None:
+    here = frame([gpu(utilization=0.5), gpu(1, error="GPU is lost")], [process(7)])
+    both = samples(here, OWN, DCGM)
+    assert both == samples(here) | samples(here, DCGM)
+
+
+def jobs_of(message: Frame, **scope: bool) -> list[dict[str, str]]:
+    """The labels of dcgm-exporter's that name a job, of each series of a metric."""
+    series = samples(message, DCGM, **scope)["DCGM_FI_DEV_GPU_UTIL"]
+    about = {"hpc_job", "pod", "pod_uid", "namespace", "container"}
+    return [{name: text for name, text in labels if name in about} for labels in series]
+
+
+def test_the_jobs_of_a_gpu_as_dcgm_exporter_names_them() -> None:
+    """A series for each job; what belongs to none is not counted twice."""
+    container = Container("c" * 64, "containerd", "vllm", pod="llama-0", namespace="ml")
+    in_pod = Origin(pod="0a1b", container=container)
+    pod = {"pod_uid": "0a1b", "pod": "llama-0", "namespace": "ml", "container": "vllm"}
+    busy, slurm = gpu(utilization=0.5), Origin(slurm_job="4711", slurm_step="0")
+    docker = process(3, origin=Origin(container=Container("d" * 64, "docker", "alice")))
+    assert jobs_of(frame([busy])) == jobs_of(frame([busy], [docker])) == [{}]
+    mixed = [process(1, origin=slurm), process(2, origin=slurm), docker, process(4, origin=in_pod)]
+    assert jobs_of(frame([busy], mixed)) == [{"hpc_job": "4711"}, pod]
+    assert jobs_of(frame([busy], mixed), named=False) == [{"hpc_job": "4711"}, {"pod_uid": "0a1b"}]
+    held = gpu(utilization=0.5, slurm_job=SlurmJob(number="4711", user="alice"))
+    assert jobs_of(frame([held])) == jobs_of(frame([held], mixed[:1])) == [{"hpc_job": "4711"}]
+    crowd = [process(n, origin=Origin(slurm_job=str(n))) for n in range(1, 100)]
+    assert len(jobs_of(frame([busy], crowd))) == MOST_TOLD_APART
+
+
+def test_the_jobs_of_a_slice_are_its_own() -> None:
+    card = gpu(utilization=0.5, mig_mode=True, mig=tuple(MigDevice(gi=n, ci=0) for n in (1, 2)))
+    on_it = [process(7, origin=Origin(slurm_job="4711"), gpu_instance=2, compute_instance=0)]
+    series = samples(frame([card], on_it), DCGM)["DCGM_FI_DEV_GPU_UTIL"]
+    jobs = {labels["GPU_I_ID"]: labels.get("hpc_job") for labels in map(dict, series)}
+    assert jobs == {"1": None, "2": "4711"}
 
 
 def test_mig_as_dcgm_exporter() -> None:
@@ -379,7 +444,7 @@ def test_mig_as_dcgm_exporter() -> None:
     first = MigDevice(ci=0, memory_used=GIB, activity=Activity(graphics=0.5), **device)
     second = MigDevice(ci=1, memory_used=GIB, activity=Activity(graphics=0.5), **device)
     card = gpu(mig_mode=True, mig=(first, second), temperature=50.0)
-    values = samples(frame([card]), dcgm=True)
+    values = samples(frame([card]), DCGM)
     (labels,) = values["DCGM_FI_DEV_FB_USED"]
     assert {("GPU_I_ID", "7"), ("GPU_I_PROFILE", "2g.35gb")} <= labels
     assert only(values, "DCGM_FI_DEV_FB_USED") == 1024

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from gputop.commands.export import rules
+from gputop.commands.export import enclosed
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.export.driving import Exporter
@@ -36,27 +37,25 @@ DASHBOARD = {
 
 
 class Scraped(NamedTuple):
-    """A machine with a GPU that hangs, its exporters, and what scrapes them."""
+    """A machine with a GPU that hangs, its exporter with both names, and what scrapes it."""
 
     machine: Machine
-    own: Exporter
-    dcgm: Exporter
+    exporter: Exporter
     prometheus: Prometheus
 
 
 @pytest.fixture
 def scraped(machine: MachineFactory, tmp_path: Path) -> Iterator[Scraped]:
     here = machine("h200-gpm")
-    (tmp_path / "rules.yml").write_text(rules())
+    (tmp_path / "rules.yml").write_text(enclosed("rules.yml"))
     with ExitStack() as stack:
-        words = ("-i", "0.5", "export")
-        own = stack.enter_context(Exporter(*words, environ=here.env))
-        dcgm = stack.enter_context(Exporter(*words, "--compat", "dcgm", environ=here.env))
-        config = scraping(own.target, dcgm.target, rules=[tmp_path / "rules.yml"])
+        words = ("-i", "0.5", "export", "--names", "gputop,dcgm")
+        exporter = stack.enter_context(Exporter(*words, environ=here.env))
+        config = scraping(exporter.target, rules=[tmp_path / "rules.yml"])
         prometheus = stack.enter_context(Prometheus(tmp_path, config))
         prometheus.wait_for("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
         prometheus.wait_for("gputop:gpu_utilization_ratio:quantile")
-        yield Scraped(here, own, dcgm, prometheus)
+        yield Scraped(here, exporter, prometheus)
 
 
 def test_a_real_prometheus(scraped: Scraped) -> None:
@@ -66,12 +65,16 @@ def test_a_real_prometheus(scraped: Scraped) -> None:
     the_records_say_what_the_metrics_say(scraped)
     nvidias_dashboard_works_unchanged(scraped)
     a_gpu_that_hangs_is_down_and_not_idle(scraped)
+    every_panel_of_the_dashboard_has_data(scraped)
 
 
 def what_is_scraped_is_well_formed(scraped: Scraped) -> None:
-    assert promtool("check", "metrics", text=scraped.own.text()) == ""
-    targets = scraped.prometheus.targets()
-    assert [target["lastError"] for target in targets] == ["", ""]
+    lines = scraped.exporter.text().splitlines(keepends=True)
+    own = "".join(line for line in lines if "DCGM_" not in line)  # names that promtool dislikes
+    assert promtool("check", "metrics", text=own) == ""
+    assert "process_cpu_seconds_total" in own
+    (target,) = scraped.prometheus.targets()
+    assert target["lastError"] == ""
 
 
 def who_is_on_which_gpu(scraped: Scraped) -> None:
@@ -96,7 +99,7 @@ def the_records_say_what_the_metrics_say(scraped: Scraped) -> None:
 
 
 def nvidias_dashboard_works_unchanged(scraped: Scraped) -> None:
-    values = {"$instance": scraped.dcgm.target, "$gpu": "0|1|2|3|4|5|6|7", "$host": ".+"}
+    values = {"$instance": scraped.exporter.target, "$gpu": "0|1|2|3|4|5|6|7", "$host": ".+"}
     for expression, series in DASHBOARD.items():
         for name, value in values.items():
             expression = expression.replace(name, value)
@@ -121,18 +124,58 @@ def a_gpu_that_hangs_is_down_and_not_idle(scraped: Scraped) -> None:
     prometheus.wait_for('gputop_gpu_up{gpu="3"} == 0')
     prometheus.wait_for('gputop_gpu_reading_age_seconds{gpu="3"} > 2')
     assert prometheus.query('gputop_gpu_utilization_ratio{gpu="3"}') == []
-    prometheus.wait_for('absent(DCGM_FI_DEV_GPU_UTIL{gpu="3"})')  # scraped on its own
+    assert prometheus.query('DCGM_FI_DEV_GPU_UTIL{gpu="3"}') == []
     assert prometheus.query('gputop_gpu_free{gpu="3"}') == []
     assert prometheus.value("count(gputop_gpu_utilization_ratio)") == 7
     assert prometheus.value("count(gputop_gpu_info)") == 8
-    assert [target["health"] for target in prometheus.targets()] == ["up", "up"]
+    assert [target["health"] for target in prometheus.targets()] == ["up"]
     prometheus.wait_for('ALERTS{alertname="GpuHung", gpu="3"}')
     prometheus.wait_for('gputop_gpu_findings{gpu="3", code="HUNG", level="error"}')
     prometheus.wait_for("instance:gputop_gpu_findings:worst == 2")
 
 
+def every_panel_of_the_dashboard_has_data(scraped: Scraped) -> None:
+    """Once a GPU hangs: one panel shows what needs attention."""
+    series = {}
+    for panel, expression in queries(json.loads(enclosed("dashboard.json"))["panels"]):
+        for name, value in {"$instance": scraped.exporter.target, "$__rate_interval": "1m"}.items():
+            expression = expression.replace(name, value)
+        assert "$" not in expression
+        series[panel, expression] = scraped.prometheus.query(expression)
+    assert len(series) > 20
+    assert [panel for panel, answers in series.items() if not answers] == []
+    first = {panel: answers[0].value for (panel, _), answers in series.items()}
+    assert (first["GPUs"], first["Silent or lost GPUs"], first["Machines not known"]) == (8, 1, 0)
+    assert first["Free"] == scraped.prometheus.value("sum(gputop_gpu_free)")
+
+
+def queries(panels: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The title and the expression of each query of a dashboard."""
+    for panel in panels:
+        yield from queries(panel.get("panels", []))
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+def test_the_panels_of_the_dashboard_have_places_and_a_source() -> None:
+    dashboard = json.loads(enclosed("dashboard.json"))
+    inside = [panel["panels"] for panel in dashboard["panels"] if panel["type"] == "row"]
+    ids = [panel["id"] for group in (dashboard["panels"], *inside) for panel in group]
+    assert len(set(ids)) == len(ids) > 20
+    for group in (dashboard["panels"], *filter(None, inside)):
+        places = [panel["gridPos"] for panel in group]
+        cells = [(x, y) for place in places for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])]  # fmt: skip
+        assert len(set(cells)) == len(cells)
+        assert {x for x, _ in cells} == set(range(24))
+        sources = {panel["datasource"]["uid"] for panel in group if panel["type"] != "row"}
+        assert sources == {"${datasource}"}
+    variables = [variable["name"] for variable in dashboard["templating"]["list"]]
+    assert variables == ["datasource", "instance"]
+
+
 def test_the_rules_are_rules_and_ring_when_they_should(tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(rules())
+    (tmp_path / "rules.yml").write_text(enclosed("rules.yml"))
     promtool("check", "rules", tmp_path / "rules.yml")
     (tmp_path / "test.yml").write_text(Path(__file__).with_name("rules_test.yml").read_text())
     promtool("test", "rules", tmp_path / "test.yml")

@@ -14,12 +14,13 @@ import urllib.error
 import urllib.request
 from argparse import ArgumentTypeError
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gputop.cli import main
-from gputop.commands.shared.server_options import Address, address, authorization
+from gputop.commands.shared.server_options import Address, Reloader, address, authorization
 from gputop.errors import UsageError
 from tests.agent.driving import until
 from tests.conftest import MachineFactory, needed
@@ -139,16 +140,44 @@ def test_the_driver_is_read_once_an_interval_whoever_scrapes(machine: MachineFac
 # TLS and passwords
 
 
+def make_certificate(certificate: Path, key: Path) -> None:
+    subprocess.run(
+        [needed("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt",
+         "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate,
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def certificates_are_read_anew(exporter: Exporter, certificate: Path, key: Path) -> None:
+    """The next client has the new one; while the files do not fit together, still the last."""
+
+    def served() -> str:
+        return ssl.get_server_certificate(("127.0.0.1", exporter.port), timeout=10)
+
+    def heard(*words: str) -> None:
+        assert exporter.process.stderr is not None
+        line = exporter.process.stderr.readline()
+        assert all(word in line for word in words), line
+
+    first = served()
+    assert first == certificate.read_text()
+    make_certificate(new := certificate.with_name("new.pem"), new_key := key.with_name("new.key"))
+    os.replace(new, certificate)
+    assert served() == first
+    heard("TLS with", str(certificate), "what was read before still counts")
+    os.replace(new_key, key)
+    assert served() == certificate.read_text() != first
+    heard("read anew", str(certificate), str(key))
+    exporter.process.send_signal(signal.SIGHUP)
+    heard("read anew", str(certificate), str(key))
+    assert served() == certificate.read_text()
+
+
 @pytest.mark.system
 def test_tls_and_a_password(tmp_path: Path) -> None:
-    openssl = needed("openssl", "openssl")
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-         "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1"],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
     certificate, key, secret = (tmp_path / name for name in ("cert.pem", "key.pem", "auth"))
+    make_certificate(certificate, key)
     secret.write_text("prometheus:geheimnis\n")
     secret.chmod(0o600)
     files = ("--tls-cert", str(certificate), "--tls-key", str(key), "--auth-file", str(secret))
@@ -171,6 +200,8 @@ def test_tls_and_a_password(tmp_path: Path) -> None:
             ssl.create_default_context().wrap_socket(
                 exporter.connect(), server_hostname="127.0.0.1"
             )
+        certificates_are_read_anew(exporter, certificate, key)
+        context = ssl.create_default_context(cafile=str(certificate))
     files = ("--tls-cert", str(certificate), "--tls-key", str(key), "--tls-client-ca",
              str(certificate))  # fmt: skip
     with Exporter("--demo", "export", *files) as exporter:
@@ -180,6 +211,25 @@ def test_tls_and_a_password(tmp_path: Path) -> None:
         context.load_cert_chain(certificate, key)
         with urllib.request.urlopen(url, context=context) as answer:
             assert b"gputop_up" in answer.read()
+
+
+def test_a_password_is_read_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "auth"
+    path.touch(0o600)
+    path.write_text("prometheus:old\n")
+    wanted = Reloader(partial(authorization, str(path)), str(path))
+    first = wanted()
+    path.write_text("prometheus:newer\n")
+    second = wanted()
+    assert (first, second) == ("Basic cHJvbWV0aGV1czpvbGQ=", "Basic cHJvbWV0aGV1czpuZXdlcg==")
+    path.chmod(0o644)
+    assert wanted() == wanted() == second, "a mistake opens no door, and closes none"
+    path.unlink()
+    assert wanted() == wanted() == second
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].partition(str(path))[0] for line in lines] == [
+        "read anew: ", "", "'"
+    ]  # fmt: skip
 
 
 def test_a_password_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -237,6 +287,9 @@ def test_a_file_for_node_exporter(tmp_path: Path) -> None:
         assert theirs.read_text() == "untouched"
         assert stat.S_IMODE(path.lstat().st_mode) == 0o644
         assert "gputop_gpu_utilization_ratio" in path.read_text()
+        process.send_signal(signal.SIGHUP)
+        before = path.stat().st_ino
+        until(lambda: path.stat().st_ino != before)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stderr is not None
@@ -254,6 +307,27 @@ def test_a_file_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == (
         "", f"gputop: {missing}/gputop.prom cannot be written: No such file or directory\n"
     )  # fmt: skip
+
+
+def test_a_unit_does_the_same_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "export --unit --names gputop,dcgm --no-users --listen 0.0.0.0:9400 --interval 10"
+    secure = ["--tls-cert", "cert.pem", "--tls-key", "a b.pem", "--auth-file=auth"]
+    assert main([*words.split(), *secure]) == 0
+    unit = capfd.readouterr().out
+    [command] = re.findall(r"^ExecStart=.* export (.*)$", unit, re.M)
+    assert command == (
+        f'--names=gputop,dcgm --listen=0.0.0.0:9400 --tls-cert={tmp_path}/cert.pem "--tls-key='
+        f'{tmp_path}/a b.pem" --auth-file={tmp_path}/auth --no-users --interval=10'
+    )
+    assert "\nExecReload=/bin/kill -HUP $MAINPID\n" in unit
+    assert "\nProtectSystem=strict\n" in unit
+    assert main(["export", "--unit", "--textfile", "metrics"]) == 0
+    unit = capfd.readouterr().out
+    assert f" export --names=gputop --textfile={tmp_path}/metrics --interval=5\n" in unit
+    assert "\nProtectSystem=full\n" in unit, "strict would not let it write there"
 
 
 # What is said
@@ -275,7 +349,9 @@ def test_once_where_there_is_no_driver(machine: MachineFactory) -> None:
         ("export --textfile /tmp --tls-cert x", "--tls-cert cannot be used with --textfile"),
         ("export --tls-key x", "TLS needs --tls-cert"),
         ("export --tls-cert /dev/null", "TLS with /dev/null is not possible"),
-        ("export --compat dcgm --processes", "--processes cannot be used with --compat"),
+        ("export --names dcgm --processes", "--processes needs gputop in --names"),
+        ("export --names dcgm,nvitop", "'dcgm,nvitop' is not gputop, dcgm or gputop,dcgm"),
+        ("export --unit --once", "--unit cannot be used with --once"),
         ("--demo export --listen 192.0.2.1:1", "cannot listen on 192.0.2.1:1"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.commands.record import quoted
+from gputop.commands.shared.unit import quoted
 from gputop.recording.reader import Recording
 from tests.agent.driving import until
 from tests.conftest import ME, MachineFactory

@@ -105,7 +105,7 @@ def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
 
 def test_one_that_says_nothing(sshd: Sshd) -> None:
     """After the login, after it told what is there, and in the middle of a line."""
-    hangs = sshd.host("hangs", script="exec sleep 100")
+    hangs = sshd.host("hangs-at-first", script="exec sleep 100")
     mute = sshd.host("mute", script=f"{_TELLS}exec sleep 100")
     stops = sshd.host("stops", script=f"{_TELLS}printf '[0,{{'; exec sleep 100")
     with ThreadPoolExecutor() as pool:

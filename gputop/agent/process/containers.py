@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,17 @@ _RETRY = 60.0
 _MOST = 1024
 """Containers that are remembered: on some machines each job has a new container."""
 _INSPECT = ("inspect", "--type", "container", "--format", "{{.Name}}\t{{.Config.Image}}")
+_LABEL = "io.kubernetes."
+"""How the kubelet's labels of a container begin."""
+
+
+class _Inspection(NamedTuple):
+    """What a runtime says of a container; empty is unknown."""
+
+    name: str = ""
+    image: str = ""
+    pod: str = ""
+    namespace: str = ""
 
 
 class ContainerNames:
@@ -72,12 +84,13 @@ def _inspect(container: Container) -> Container | None:
     for name, *words in _commands(container):
         program, _ = find_program(name)
         answer = answer_of([program, *words, container.id], _LIMIT) if program else ""
-        name, image = _parse(answer)
-        if name or image:
+        if any(inspection := _parse(answer)):
             return msgspec.structs.replace(
                 container,
-                name=printable(name.removeprefix("/"), 128) or None,
-                image=printable(image, 256) or None,
+                name=printable(inspection.name.removeprefix("/"), 128) or None,
+                image=printable(inspection.image, 256) or None,
+                pod=printable(inspection.pod, 128) or None,
+                namespace=printable(inspection.namespace, 128) or None,
             )
     return None
 
@@ -108,18 +121,22 @@ def _may_ask(host: str) -> bool:
     return host != socket and may_connect(socket)
 
 
-def _parse(answer: str) -> tuple[str, str]:
+def _parse(answer: str) -> _Inspection:
     name, tab, image = answer.strip().partition("\t")
     if tab and not answer.lstrip().startswith(("{", "[")):
-        return name, image
+        return _Inspection(name, image)
     try:
         container = msgspec.json.decode(answer)
         container = container[0] if isinstance(container, list) else container
         if "status" in container:  # crictl
             status = container["status"]
-            pod = (status.get("labels") or {}).get("io.kubernetes.pod.name")
+            labels = status.get("labels") or {}
             name, image = status["metadata"]["name"], status["image"]["image"]
-            return (f"{pod}/{name}" if pod else str(name)), str(image)
-        return str(container["Name"]), str(container["Image"])
+        else:
+            labels = (container.get("Config") or {}).get("Labels") or {}
+            name = labels.get(f"{_LABEL}container.name", container["Name"])
+            image = container["Image"]
+        pod, namespace = (labels.get(f"{_LABEL}pod.{of}", "") for of in ("name", "namespace"))
+        return _Inspection(str(name), str(image), str(pod), str(namespace))
     except (msgspec.MsgspecError, TypeError, LookupError, AttributeError, RecursionError):
-        return "", ""
+        return _Inspection()

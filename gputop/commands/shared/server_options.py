@@ -9,13 +9,16 @@ import re
 import ssl
 import stat
 from base64 import b64encode
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 from gputop.commands.shared.values import read_file
 from gputop.errors import UsageError
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
+from gputop.output import complain
 
+T = TypeVar("T")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|([\w.-]+)):([0-9]{1,5})", re.ASCII)
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{24,128}")
@@ -70,6 +73,44 @@ def tls_context(
         reason = printable(reason_of(error), 200)
         raise UsageError(f"TLS with {printable(files)} is not possible: {reason}") from None
     return context
+
+
+class Reloader(Generic[T]):
+    """What is made of files, and made anew once one of them has changed."""
+
+    def __init__(self, make: Callable[[], T], *paths: str | None) -> None:
+        """`make` raises UsageError: at first for the caller, later it is said, and what was made
+        before stays."""
+        self._make, self._paths = make, [path for path in paths if path is not None]
+        self._seen = list(map(_version, self._paths))
+        self._made = make()
+
+    def __call__(self) -> T:
+        seen = list(map(_version, self._paths))
+        if seen != self._seen:
+            self._seen = seen
+            self.renew()
+        return self._made
+
+    def renew(self) -> None:
+        """Make it anew, if it is of files at all."""
+        if not self._paths:
+            return
+        try:
+            self._made = self._make()
+        except UsageError as error:
+            complain(f"{error}; what was read before still counts")
+        else:
+            complain(f"read anew: {printable(', '.join(self._paths), 400)}")
+
+
+def _version(path: str) -> tuple[int, ...] | None:
+    """Return what changes with the content of a file; None if there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_mode
 
 
 def authorization(path: str | None) -> str | None:

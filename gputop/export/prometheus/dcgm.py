@@ -7,7 +7,8 @@ know them: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and DCGM_FI_DEV_VGPU_LICENSE_STATU
 
 Differences: energy is counted since gputop's start, not the driver's; XIDs are those since gputop's
 start, in gputop's words; counters of dcgm-exporter have the TYPE untyped, because prometheus_client
-requires the name of a counter to end in `_total`.
+requires the name of a counter to end in `_total`. `hpc_job`, `pod`, `namespace` and `container` are
+of the processes that are seen, and not what a scheduler has handed out.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import Any, NamedTuple
 
 from gputop.export.prometheus.family import Families
 from gputop.export.prometheus.gpus import is_read
+from gputop.export.prometheus.people import MOST_TOLD_APART
 from gputop.model.health.xids import xid_finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.origin import Origin
 from gputop.model.machine.text import MIB
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.metric import Metric
@@ -91,12 +94,34 @@ _OF_INSTANCE = ("PROF_GR_ENGINE_ACTIVE", "PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_A
 """In MIG mode these are of the instance; each instance repeats the rest, of the whole GPU."""
 
 
-def add_dcgm(out: Families, frame: Frame) -> None:
-    """Add every GPU that answers; in MIG mode, each GPU instance, as dcgm-exporter does."""
+def add_dcgm(out: Families, frame: Frame, named: bool = True) -> None:
+    """Add every GPU that answers; in MIG mode, each GPU instance, and once for each job there, as
+    dcgm-exporter does. Unless `named`, jobs have no name that somebody chose."""
     for gpu in filter(is_read, frame.gpus):
         labels = _labels(frame, gpu)
         for device in _instances(gpu):
-            _add_fields(out, gpu, device, {**labels, **_instance_labels(device)})
+            for job in _jobs(frame, gpu, device, named):
+                _add_fields(out, gpu, device, {**labels, **_instance_labels(device), **job})
+
+
+def _jobs(frame: Frame, gpu: Gpu, device: MigDevice | None, named: bool) -> list[dict[str, str]]:
+    """Return the labels of each job on a GPU or GPU instance; no labels once if there is no job."""
+    origins = [] if gpu.slurm_job is None else [Origin(slurm_job=gpu.slurm_job.number)]
+    for process in frame.compute_processes.get(gpu.uuid, ()):
+        if process.origin is not None and (device is None or process.gpu_instance == device.gi):
+            origins.append(process.origin)
+    jobs = [_job_labels(origin, named) for origin in origins]
+    apart = {tuple(job.items()): job for job in jobs if job}
+    return list(apart.values())[:MOST_TOLD_APART] or [{}]
+
+
+def _job_labels(origin: Origin, named: bool) -> dict[str, str]:
+    labels = {"hpc_job": origin.slurm_job, "pod_uid": origin.pod}
+    container = origin.container
+    if named and container is not None and container.pod is not None:
+        pod = {"pod": container.pod, "namespace": container.namespace, "container": container.name}
+        labels |= pod
+    return {label: text for label, text in labels.items() if text}
 
 
 def _instances(gpu: Gpu) -> Iterator[MigDevice | None]:

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
-from prometheus_client import generate_latest
+from prometheus_client import PROCESS_COLLECTOR, generate_latest
 
 from gputop import __version__
 from gputop.errors import GputopError
 from gputop.export.prometheus.dcgm import add_dcgm
 from gputop.export.prometheus.family import Families
-from gputop.export.prometheus.gpus import add_gpus
+from gputop.export.prometheus.gpus import add_gpus, add_up
 from gputop.export.prometheus.people import add_people, add_processes
 from gputop.model.machine.frame import Frame
 
 _KEPT = 1.0
 """Seconds that a text is served while no new frame comes: it contains ages."""
+
+OWN, DCGM = "gputop", "dcgm"
+"""Whose names metrics can have."""
+
+
+class Scope(NamedTuple):
+    """What an exposition tells."""
+
+    names: frozenset[str] = frozenset({OWN})
+    """OWN, DCGM or both."""
+    processes: bool = False
+    """Each process as well, under gputop's own names."""
+    named: bool = True
+    """Users, command lines, and names of containers and pods, which users choose."""
+    itself: bool = False
+    """What this program takes: `process_*`, which node_exporter has of its own."""
+
+
+_OWN_NAMES = Scope()
 
 
 class Exposition:
@@ -25,12 +45,9 @@ class Exposition:
     However many clients read it, a frame is written once a second at most; the driver is not read.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], dcgm: bool = False, processes: bool = False
-    ) -> None:
-        """clock: seconds since the epoch; dcgm: use dcgm-exporter's names instead of gputop's own;
-        processes: add each process as well."""
-        self._clock, self._dcgm, self._processes = clock, dcgm, processes
+    def __init__(self, clock: Callable[[], float], scope: Scope = _OWN_NAMES) -> None:
+        """clock: seconds since the epoch."""
+        self._clock, self._scope = clock, scope
         self._lock = threading.Lock()
         self._frame: Frame | None = None
         self._error: GputopError | None = None
@@ -62,17 +79,18 @@ class Exposition:
         is_up = frame is not None and frame.problem is None and self._error is None
         _add_reading(out, frame, is_up, now, self._count)
         if frame is not None and is_up:
-            if self._dcgm:
-                add_dcgm(out, frame)
-            else:
-                late = max(0.0, now - frame.time)
-                _add_machine(out, frame, late, self._processes)
-        return generate_latest(out)
+            if OWN in self._scope.names:
+                _add_machine(out, frame, max(0.0, now - frame.time), self._scope)
+            if DCGM in self._scope.names:
+                for gpu in frame.gpus:
+                    add_up(out, gpu)
+                add_dcgm(out, frame, self._scope.named)
+        itself = generate_latest(PROCESS_COLLECTOR) if self._scope.itself else b""
+        return generate_latest(out) + itself
 
 
-def _add_machine(out: Families, frame: Frame, late: float, processes: bool) -> None:
-    """Add all values of a machine. `late`: seconds since the frame was made; `processes`: add each
-    process as well."""
+def _add_machine(out: Families, frame: Frame, late: float, scope: Scope) -> None:
+    """Add all values of a machine. `late`: seconds since the frame was made."""
     host = frame.host
     out.add(
         "gputop_host_info", "What the machine is (always 1)", 1, hostname=host.name,
@@ -84,9 +102,9 @@ def _add_machine(out: Families, frame: Frame, late: float, processes: bool) -> N
     help_ = "RAM that is not available to a new process"
     out.add("gputop_host_memory_used_bytes", help_, host.memory_used)
     add_gpus(out, frame, late)
-    add_people(out, frame)
-    if processes:
-        add_processes(out, frame)
+    add_people(out, frame, scope.named)
+    if scope.processes:
+        add_processes(out, frame, scope.named)
 
 
 def _add_reading(out: Families, frame: Frame | None, is_up: bool, now: float, count: int) -> None:

@@ -30,6 +30,12 @@ def is_read(gpu: Gpu) -> bool:
     return gpu.state in ("answers", "asleep")
 
 
+def add_up(out: Families, gpu: Gpu) -> None:
+    """Add whether a GPU answers, which each GPU that is known always has."""
+    help_ = "Whether the GPU answered: 0 is hung or lost"
+    out.add("gputop_gpu_up", help_, is_read(gpu), **labels_of(gpu))
+
+
 def add_gpus(out: Families, frame: Frame, late: float) -> None:
     """Add all of a frame's GPUs; `late`: seconds since the frame was made."""
     for gpu in frame.gpus:
@@ -47,7 +53,7 @@ def _add_state(out: Families, gpu: Gpu, late: float, labels: dict[str, str]) -> 
     facts = {_LABELS.get(metric.id, metric.id.rpartition(".")[2]): metric.read(gpu)
              for metric in SECTIONS["Identity"] if metric.prometheus is None}  # fmt: skip
     out.add("gputop_gpu_info", "What a GPU is (always 1)", 1, **facts)
-    out.add("gputop_gpu_up", "Whether the GPU answered: 0 is hung or lost", is_read(gpu), **labels)
+    add_up(out, gpu)
     since = gpu.stale_for if gpu.is_overdue else 0.0 if is_read(gpu) else None
     age = None if since is None else since + late
     help_ = "Since the GPU last answered; its values are absent while it does not"

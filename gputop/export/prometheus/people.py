@@ -7,7 +7,7 @@ most memory have their own, and the others share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import fsum
 from typing import TypeAlias
 
@@ -31,27 +31,32 @@ OTHERS, UNKNOWN = "(others)", "(unknown)"
 _Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def add_people(out: Families, frame: Frame) -> None:
-    """Add the sums of the compute processes on every GPU that answers."""
+def add_people(out: Families, frame: Frame, named: bool = True) -> None:
+    """Add the sums of the compute processes on every GPU that answers. Unless `named`, no sums by
+    user, and jobs without a name that somebody chose."""
     for gpu in filter(is_read, frame.gpus):
         processes = frame.compute_processes.get(gpu.uuid, [])
-        by_user = _grouped(processes, lambda process: (("user", process.user or UNKNOWN),))
-        _add_sums(out, gpu, "user", by_user)
-        _add_sums(out, gpu, "job", _grouped(processes, job_of))
+        if named:
+            by_user = _grouped(processes, lambda process: (("user", process.user or UNKNOWN),))
+            _add_sums(out, gpu, "user", by_user)
+        _add_sums(out, gpu, "job", _grouped(processes, partial(job_of, named=named)))
 
 
-def job_of(process: Process) -> _Labels:
+def job_of(process: Process, named: bool) -> _Labels:
     """Return the job of a process as labels; none if it belongs to no job. A Slurm job comes before
-    a pod, and a pod before a container."""
+    a pod, and a pod before a container. Unless `named`, its user and the container's name are not
+    told."""
     origin = process.origin
     if origin is None:
         return ()
-    container = None if origin.container is None else origin.container.label
+    container = origin.container
+    name = None if container is None else container.label if named else container.id[:12]
     for kind, id_ in (
-        ("slurm", origin.slurm_job), ("kubernetes", origin.pod), ("container", container)
+        ("slurm", origin.slurm_job), ("kubernetes", origin.pod), ("container", name)
     ):  # fmt: skip
         if id_ is not None:
-            return (("kind", kind), ("id", id_), ("user", process.user or UNKNOWN))
+            job = ("kind", kind), ("id", id_)
+            return (*job, ("user", process.user or UNKNOWN)) if named else job
     return ()
 
 
@@ -98,13 +103,14 @@ def _add_sums(
         )  # fmt: skip
 
 
-def add_processes(out: Families, frame: Frame) -> None:
-    """Add each process on a GPU, those that hold most memory first, `MOST_PROCESSES` at most."""
+def add_processes(out: Families, frame: Frame, named: bool = True) -> None:
+    """Add each process on a GPU, those that hold most memory first, `MOST_PROCESSES` at most;
+    unless `named` without user and command line."""
     gpus = {gpu.uuid: gpu for gpu in frame.gpus if is_read(gpu)}
     processes = [process for process in frame.processes if process.gpu_uuid in gpus]
     processes.sort(key=lambda process: -(process.gpu_memory or 0))
     for process in processes[:MOST_PROCESSES]:
-        _add_process(out, gpus[process.gpu_uuid], process)
+        _add_process(out, gpus[process.gpu_uuid], process, named)
     left_out = max(0, len(processes) - MOST_PROCESSES)
     out.add("gputop_processes_left_out", "Processes beyond those that are told apart", left_out)
 
@@ -115,15 +121,14 @@ def _published(command: str) -> str:
     return short_command(masked(command))
 
 
-def _add_process(out: Families, gpu: Gpu, process: Process) -> None:
+def _add_process(out: Families, gpu: Gpu, process: Process, named: bool) -> None:
     instance = {"gi": process.gpu_instance, "ci": process.compute_instance}
     labels = {**labels_of(gpu), "pid": process.pid, **instance}
-    job = {f"job_{name}": text for name, text in job_of(process) if name != "user"}
+    job = {f"job_{name}": text for name, text in job_of(process, named) if name != "user"}
     command = process.command and _published(process.command[:_MAX_COMMAND_CHARS])
-    out.add(
-        "gputop_process_info", "What a process on a GPU is (always 1)", 1,
-        **labels, **job, user=process.user, type=process.type, command=command,
-    )  # fmt: skip
+    who = {"user": process.user, "command": command} if named else {}
+    help_ = "What a process on a GPU is (always 1)"
+    out.add("gputop_process_info", help_, 1, **labels, **job, **who, type=process.type)
     row = ProcessRow(process, gpu, None)
     for metric in NUMBERS_ON_GPU.values():  # other exporters have the others
         out.add_metric(metric, row, **labels)

@@ -32,11 +32,17 @@ class Container(msgspec.Struct, frozen=True, omit_defaults=True):
     """None unless a runtime reported it; `image` likewise."""
     image: str | None = None
     """What it was started from."""
+    pod: str | None = None
+    """The name of its Kubernetes pod; `namespace` likewise, and both only from a runtime."""
+    namespace: str | None = None
+    """The Kubernetes namespace of the pod."""
 
     @property
     def label(self) -> str:
-        """Its name, or the short form of its id."""
-        return self.name or self.id[:12]
+        """Its name, `POD/NAME` in Kubernetes, or the short form of its id."""
+        if self.name is None:
+            return self.id[:12]
+        return f"{self.pod}/{self.name}" if self.pod else self.name
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -243,7 +243,7 @@ def _container_of(row: ProcessRow) -> str | None:
     container = origin.container
     if container is None:
         return ""
-    return f"{container.name or ''}\n{container.id}\n{container.image or ''}".casefold()
+    return f"{container.label}\n{container.id}\n{container.image or ''}".casefold()
 
 
 def _pid(value: str) -> Test:

@@ -39,7 +39,7 @@ def hosts_down(
     """Return the machines that have no GPUs now, with the reason, in the order of their names: the
     driver cannot be read, the exporter does not answer, or it is not scraped any more. Left out is
     what another exporter reports. `ask` answers several queries. SourceError."""
-    lost = [_gone(exporter) for exporter in site.exporters]
+    lost = _lost(site)
     answers = ask({**_of_targets(site, client), "lost": _counted("host, instance", lost)})
     reasons = _reasons(answers)
     again = ask(_seen_again(site, lost)) if answers["lost"] else {"here": (), "elsewhere": ()}
@@ -88,6 +88,15 @@ def _gone(exporter: Exporter) -> str:
     the target that had them."""
     seen = f"last_over_time({exporter.present}{{%s}}[{_SEEN}])"
     return f"({exporter.of_gpus(seen, '', 'instance')} unless on (host) ({exporter.gpus()}))"
+
+
+def _lost(site: Site) -> list[str]:
+    """Return what is gone of each exporter, but what an earlier one of its target had: they may
+    name its machine differently."""
+    gone = list(map(_gone, site.exporters))
+    others = (" or ".join(gone[:number]) for number in range(len(gone)))
+    return [f"({mine} unless on (instance, uuid) ({theirs or NONE}))"
+            for mine, theirs in zip(gone, others, strict=True)]  # fmt: skip
 
 
 def _reasons(answers: Mapping[str, Sequence[Series]]) -> dict[str, str]:

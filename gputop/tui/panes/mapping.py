@@ -99,7 +99,9 @@ class MappingPane(Vertical):
         self.query_one(MappingResultView).action_page(step)
 
     def edit(self) -> None:
-        """Put the cursor into the value."""
+        """Put the cursor into the value, which a process that was followed had hidden: a layout
+        takes the focus from what is not displayed yet."""
+        self.show_result()
         self.query_one(ValueInput).invite()
 
     def show_result(self) -> None:
