@@ -351,7 +351,7 @@ async def test_the_keys_of_a_fleet_are_those_that_do_something() -> None:
         await fleet.press("question_mark")
         assert "A row per user; Enter: theirs" in fleet.text
         assert "Log in to this host by hand" not in fleet.text
-        assert "held by somebody who does nothing on it" in await fleet.whole_page()
+        assert "in use, but its processes do no work" in await fleet.whole_page()
         await fleet.press("escape")
         assert "L log in" not in fleet.lines[-1]
         await fleet.tell("node3", LoginError("login wanted: publickey"))

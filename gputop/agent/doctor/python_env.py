@@ -140,7 +140,7 @@ def _refusal(interpreter: str) -> Finding | None:
     try:
         reason = reason_untrusted(interpreter) or _reason_code_untrusted(_prefixes(interpreter))
     except OSError as error:
-        reason = f"{error.filename} cannot be looked at: {error.strerror}"
+        reason = f"{error.filename} cannot be checked: {error.strerror}"
     if reason is None:
         return None
     text = f"{interpreter} is not run as root, since others can change what it runs: {reason}"

@@ -85,7 +85,7 @@ def _slice_refusal(
     if device.uuid is None:
         return Refusal("its UUID is not known")
     if (device.memory_total or least) < least:
-        return Refusal(f"it has {size(device.memory_total)} of memory in all", lasts=True)
+        return Refusal(f"it has only {size(device.memory_total)} of memory", lasts=True)
     waived = waived_codes(wanted)
     against = next((o for o in objections(frame, part.gpu, device) if o.code not in waived), None)
     if against is not None:

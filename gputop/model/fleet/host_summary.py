@@ -27,7 +27,7 @@ LampKind = Literal["free", "used", "idle", "hung", "sick", "unknown"]
 LAMPS: dict[LampKind, str] = {
     "free": "free",
     "used": "in use, or reserved",
-    "idle": "held by somebody who does nothing on it",
+    "idle": "in use, but its processes do no work",
     "hung": "it does not answer",
     "sick": "it needs attention",
     "unknown": "whether it is free is not known",

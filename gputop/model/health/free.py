@@ -68,9 +68,9 @@ WORDS = (
     ("none seen", "in a container: processes outside of it cannot be seen"),
     ("not listed", "the driver does not list its processes"),
     ("in use", "somebody's processes compute on it"),
-    ("2.00G in use", "memory in use that nobody is seen to hold"),
+    ("2.00G in use", "memory is in use, and no process is seen to hold it"),
     ("memory unknown", "how much of its memory is in use is not known"),
-    ("97 % busy", "at work, though nobody is seen on it"),
+    ("97 % busy", "at work, though no process is seen on it"),
     ("load unknown", "its utilization is not known"),
 )
 """Every `Objection.short`, with figures as examples, and what it means."""

@@ -93,7 +93,7 @@ _HOSTS = (
     ("ATTENTION", "the worst finding and its GPUs, or a note about the host"),
     ("12 seen", "hosts whose data is current"),
     ("free node3:0-2", "free GPUs, as host:index"),
-    ("log in with L", "the host wants a password or a second factor"),
+    ("log in with L", "the host needs a password or a second factor"),
     ("connecting", "ssh is connecting, or the agent there is starting"),
     ("waiting for its turn", "few connections are made at a time, or hosts would refuse them"),
     ("no answer", "it is connected, but sends nothing"),
