@@ -170,7 +170,7 @@ async def test_pages_show_the_past_and_ask_nothing_of_now() -> None:
             assert "this is the past" in screen.text
             await screen.press(",", "enter")
             await screen.press("escape", "v")
-            assert "the driver can only be asked of now" in screen.text
+            assert "the driver can only be asked about now" in screen.text
         await screen.press("escape", "enter")
         assert any(isinstance(request, Detail) for request in screen.source.requests)
 
