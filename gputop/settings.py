@@ -130,6 +130,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: Annotated[
         dict[str, str], Meta(description='other keys by id, as "main.filter" = "slash,ctrl+f"')
     ] = {}
+    cache_agent: Annotated[
+        bool,
+        Meta(
+            description="the agent that -H sends to a host without gputop stays in its "
+            "~/.cache/gputop: the next login sends 2 kB instead of 105"
+        ),
+    ] = False
     groups: Annotated[
         dict[str, tuple[str, ...]],
         Meta(description='hosts that -H @NAME stands for, as lab = ["node[01-16]", "bob@gpu1"]'),

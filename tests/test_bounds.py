@@ -36,7 +36,7 @@ UNBOUNDED = {
     "gputop.protocol.codec._decoder": 2,
     "gputop.agent.host.is_wsl": 1,
     "gputop.sources.ssh.carry._loader": 1,
-    "gputop.sources.ssh.carry._payload": 2,  # with msgspec's compiled part, and without
+    "gputop.sources.ssh.carry._archive": 2,  # packed by bz2, and by zlib
     "gputop.sources.ssh.client.allow_many_files": 1,
     "gputop.sources.ssh.login._folder": 1,
 }

@@ -24,7 +24,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
           "agent/process/reader.py"}),
         (r"ctypes\.CDLL\(",
          {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py",
-          "sources/ssh/loader.py", "allocation/cuda_started.py"}),
+          "sources/ssh/standin/python39.py", "allocation/cuda_started.py"}),
         (r"\bshutil\.which|import which", set()),
         (r"AF_UNIX|\.connect\(|urlopen|build_opener|http\.client",
          {"sources/shared.py", "sources/prometheus/client.py",

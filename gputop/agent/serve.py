@@ -247,11 +247,11 @@ class _RequestReader:
     def _take(self, request: Request | None) -> None:
         if isinstance(request, Ping):
             self._writer.reply(Reply(request=request.id))
-        elif isinstance(request, AnsweredRequest):
+        elif isinstance(request, (SetInterval, Refresh, Pause, Stop)):
+            self._requests.put(request)
+        elif request is not None:
             self._handler = self._handler or self.handlers.get()
             self._handler.ask(request)
-        elif request is not None:
-            self._requests.put(request)
 
 
 def _end() -> NoReturn:

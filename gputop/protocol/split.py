@@ -153,7 +153,7 @@ def _without_repetition(columns: dict[str, list[Any]]) -> dict[str, Any]:
     short: dict[str, Any] = {}
     for name, values in columns.items():
         first = values[0]
-        alike = not isinstance(first, list | tuple) and values.count(first) == len(values)
+        alike = not isinstance(first, (list, tuple)) and values.count(first) == len(values)
         if not (alike and first is None):
             short[name] = first if alike else values
     return short

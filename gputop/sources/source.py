@@ -10,7 +10,7 @@ from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame
 from gputop.protocol.messages import Reply, Request
 
-REFUSED = "only nvidia-smi and /proc are read on this host: install gputop or Python 3.10 there"
+REFUSED = "only nvidia-smi and /proc are read on this host: install gputop or Python 3.9 there"
 """The answer to requests to a machine without an agent."""
 
 Moment: TypeAlias = Literal["now", "past", "replay"]

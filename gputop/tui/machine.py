@@ -135,9 +135,10 @@ class WatchedMachine:
     @property
     def waiting(self) -> str:
         """What gputop waits for before the first frame."""
-        if self.link.state == "connecting":
-            return f"connecting to {self.host}"
-        if self.link.state == "waiting":
+        link = self.link
+        if link.state == "connecting":
+            return f"connecting to {self.host}" + (f": {link.words}" if link.words else "")
+        if link.state == "waiting":
             return f"waiting for a turn to connect to {self.host}"
         return "waiting for the driver"
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from gputop.errors import SourceError
+from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.signals import Target
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import (
@@ -19,6 +21,7 @@ from gputop.protocol.messages import (
     Checks,
     Context,
     Detail,
+    Liveness,
     Ping,
     Probe,
     Reply,
@@ -26,13 +29,14 @@ from gputop.protocol.messages import (
     Stack,
 )
 from gputop.sources.ask import ask
-from gputop.sources.ssh.carry import fitting
-from gputop.sources.ssh.start import RemotePython
+from gputop.sources.ssh.connection import AgentOptions, Connection
+from gputop.sources.ssh.source import SshSource
 from tests.agent.driving import until
 from tests.conftest import MachineFactory, rest_long
+from tests.ssh.network import through
 from tests.ssh.reading import first_frame, source, why_not
 from tests.sshd import SYSTEM, Sshd, sshd
-from tests.standin.pythons import pythons
+from tests.standin.pythons import python_of
 
 pytestmark = pytest.mark.system
 
@@ -40,7 +44,7 @@ __all__ = ["sshd"]
 
 _OLD = """\
 #!/bin/sh
-echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so
+echo 8 _bz2
 exit 1
 """
 
@@ -53,6 +57,14 @@ def folder_of(folder: Path, **programs: str) -> str:
     for name, target in programs.items():
         (folder / name).symlink_to(target)
     return str(folder)
+
+
+def old_python(folder: Path) -> str:
+    """The path of a Python 3.8."""
+    path = folder / "python3"
+    path.write_text(_OLD)
+    path.chmod(0o755)
+    return str(path)
 
 
 def written_by(pid: int) -> list[str]:
@@ -80,34 +92,36 @@ def test_nothing_is_left_there(sshd: Sshd, kept: MachineFactory) -> None:
         assert opened.link[:3] == ("connected", "carried", "")
         agent = sshd.agent(host, "-I")
         assert written_by(agent) == []
-        target = frame.processes[0]
-        assert target.start_time is not None
-        requests: list[AnsweredRequest] = [
-            Probe("0", None), Detail(target.id), Candidates(),
-            Stack(target.id), Context(target.pid), Checks(),
-            Signal("s1", (Target(target.id, forced=True),), 15, 5.0),
-        ]  # fmt: skip
-        replies = [answer(opened, request) for request in requests]
-        assert [reply.error for reply in replies] == [None] * len(replies)
-        [verdict] = replies[-1].verdicts
-        assert verdict.outcome in ("exited", "zombie")
-        assert verdict.audit_error.startswith("not in the audit log: nothing is written on a host")
+        assert_it_answers(opened, frame.processes[0])
     until(lambda: not sshd.processes(host), within=2)
     assert sshd.files(host) == before
     assert not Path("/run/gputop", f"{agent}.idle").exists()
 
 
-def answer(opened: object, request: AnsweredRequest) -> Reply:
-    return ask(opened, request, 20.0)  # type: ignore[arg-type]
+def assert_it_answers(opened: SshSource, target: Process) -> None:
+    """Every request; the last one ends the target."""
+    assert target.start_time is not None
+    requests: list[AnsweredRequest] = [
+        Probe("0", None), Detail(target.id), Candidates(),
+        Stack(target.id), Context(target.pid), Checks(), Liveness((target.id,)),
+        Signal("s1", (Target(target.id, forced=True),), 15, 5.0),
+    ]  # fmt: skip
+    replies = [ask(opened, request, 20.0) for request in requests]
+    assert [reply.error for reply in replies] == [None] * len(replies)
+    [verdict] = replies[-1].verdicts
+    assert verdict.outcome in ("exited", "zombie")
+    assert verdict.audit_error.startswith("not in the audit log: nothing is written on a host")
 
 
-@rest_long("python", *pythons()[1:3])
-def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
-    """Where msgspec's compiled module does not fit: the same facts."""
-    machine = kept("h200x8")
+@rest_long("minor", 9, *range(10, 15))
+def test_another_python(minor: int, sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """It is found beside one that is too old, tells the same facts, and answers."""
+    if (python := python_of(minor)) is None:
+        pytest.skip(f"not installed: pyenv install 3.{minor}, or python3.{minor} in PATH")
+    machine = kept("h200x8", reap=False)
     name = Path(python).name
     here = sshd.host(f"same-{name}", machine.env, path=SYSTEM)
-    path = folder_of(tmp_path / "bin", python3=python)
+    path = folder_of(tmp_path / "bin", python3=old_python(tmp_path), **{name: python})
     there = sshd.host(f"other-{name}", machine.env, path=path)
     with source(here) as ours, source(there) as theirs:
         one, other = first_frame(ours), first_frame(theirs)
@@ -118,6 +132,7 @@ def test_another_python(python: str, sshd: Sshd, kept: MachineFactory, tmp_path:
         ]
         assert facts[0] == facts[1]
         assert theirs.link.kind == "carried"
+        assert_it_answers(theirs, other.processes[0])
     until(lambda: not sshd.processes(there), within=2)
 
 
@@ -133,26 +148,57 @@ def test_a_brief_agent_that_is_carried(sshd: Sshd, kept: MachineFactory) -> None
     assert "cannot read it" not in done.stdout
 
 
+def test_how_much_is_sent(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """All of it at first; less later if the settings allow that it stays there."""
+    counted, machine = tmp_path / "sent", kept("h200x8")
+    host = sshd.host("far", machine.env, path=SYSTEM, more=through(sshd, counted))
+    (tmp_path / "gputop").mkdir()
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "gputop", "-H", "far", "--once"]
+
+    def sent() -> int:
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=300, check=True
+        )
+        assert "8 GPUs, 2 free" in done.stdout
+        return int(counted.read_text())
+
+    (tmp_path / "gputop/config.toml").write_text("cache_agent = true\n")
+    assert 100_000 < sent() < 120_000
+    assert sent() < 15_000
+    [cached] = [path for path in sshd.files(host) if path.name == "agent"]
+    assert cached == sshd.folder / "hosts/far/home/.cache/gputop/agent"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_slow_network(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
+    """20 kB/s: what arrives is no silence, though all of it takes longer than that may."""
+    more = through(sshd, tmp_path / "sent", rate=20_000)
+    host = sshd.host("slow", kept("h200x8").env, path=SYSTEM, more=more)
+    connection = Connection(host, AgentOptions(None, True), (30.0, 3.0))
+    seen, frames = [""], list[Frame | Reply]()
+    thread = threading.Thread(target=lambda: frames.append(next(connection.messages())))
+    thread.start()
+    while thread.is_alive():
+        if (words := connection.link.words) != seen[-1]:
+            seen.append(words)
+        thread.join(0.01)
+    connection.free()
+    [frame] = frames
+    assert isinstance(frame, Frame)
+    assert len(frame.gpus) == 8
+    words = "the agent is sent there: 0%, the agent is sent there: 31%, the agent is sent there: "
+    assert words in ", ".join(seen)
+
+
 def test_no_python_that_is_new_enough(sshd: Sshd, tmp_path: Path) -> None:
-    (tmp_path / "python3").write_text(_OLD)
-    (tmp_path / "python3").chmod(0o755)
-    old = sshd.host("old", path=folder_of(tmp_path / "old", python3=str(tmp_path / "python3")))
+    old = sshd.host("old", path=folder_of(tmp_path / "old", python3=old_python(tmp_path)))
     none = sshd.host("none", path=folder_of(tmp_path / "none"))
     for host in (old, none):
         error = why_not(host)
         assert isinstance(error, SourceError)
-        assert "there is no Python 3.10 or newer" in str(error)
-
-
-def test_where_compiled_modules_fit() -> None:
-    def python(*suffixes: str) -> RemotePython:
-        return RemotePython("python3", 12, "x86_64", suffixes)
-
-    ours = f".cpython-3{sys.version_info.minor}-{os.uname().machine}-linux-gnu.so"
-    assert fitting(python(ours, ".abi3.so", ".so")) is not None
-    assert fitting(python(ours.replace("gnu", "musl"), ".abi3.so", ".so")) is None
-    assert fitting(python(".cpython-399-x86_64-linux-gnu.so", ".so")) is None
-    assert fitting(python()) is None
+        assert "there is no Python 3.9 or newer" in str(error)
 
 
 def test_a_lease(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.protocol.versions import SPOKEN, Versions
 from gputop.sources.follow import Backoff
 from gputop.sources.many import in_order, whole_answers
+from gputop.sources.ssh.carry import parcel
 from gputop.sources.ssh.connection import AgentOptions, choice
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import ConnectLimiter, Pinger
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.system
 
 _OLD = """\
 #!/bin/sh
-echo 9 x86_64 .cpython-39-x86_64-linux-gnu.so .abi3.so .so
+echo 8 _bz2
 exit 1
 """
 _SHELLS = ("sh", "sh"), ("bash", "bash"), ("dash", "dash"), ("zsh", "zsh"), ("fish", "fish"), (
@@ -55,28 +56,25 @@ def test_every_login_shell_takes_the_text(shell: str, package: str) -> None:
     assert remote.gputop == "gputop"
     assert remote.spoken == SPOKEN
     assert remote.python is not None
-    assert remote.python.machine == os.uname().machine
-    assert ".so" in remote.python.suffixes
+    assert remote.python.packer == "bz2"
     assert done.stdout.endswith(f"ran {os.getcwd()}\n".encode())
 
 
 def test_what_a_machine_tells() -> None:
     text = b"""\
 hello
-python fake 12 x86_64 .so
+python fake 12 _bz2
 gputop-start
 gputop  gputop
 python python3
-python /a/python3.9 9 x86_64 .abi3.so
-python /b/python3 12 aarch64 .cpython-312-aarch64-linux-gnu.so .abi3.so
+python /a/python3.8 8 _bz2
+python /b/python3 12
 nvidia-smi /usr/bin/nvidia-smi
 else what
 gputop-ready
 """
-    python = RemotePython(
-        "/b/python3", 12, "aarch64", (".cpython-312-aarch64-linux-gnu.so", ".abi3.so")
-    )
-    old = ("python3", "/a/python3.9")
+    python = RemotePython("/b/python3", 12, "zlib")
+    old = ("python3", "/a/python3.8")
     assert told(text) == Remote("gputop", None, python, old, "/usr/bin/nvidia-smi")
     assert told(text[:-3]) is None
     assert told(b"gputop-start\ngputop 2-7 /x y/gputop\ngputop-ready\n") == Remote(
@@ -89,17 +87,16 @@ gputop-ready
 def test_the_choice() -> None:
     """The best that there is; what there is of another protocol is not enough."""
     other = Versions(SPOKEN.newest + 1, SPOKEN.newest + 2)
-    python = RemotePython("python3", 12, "x86_64", ())
-    how, why, start = choice(Remote("gputop", SPOKEN, python), OPTIONS)
-    assert (how, why) == ("installed", "")
+    python = RemotePython("python3", 12, "bz2")
+    how, why, start, agent = choice(Remote("gputop", SPOKEN, python), OPTIONS)
+    assert (how, why, agent) == ("installed", "", None)
     assert start == b"installed 0 --protocol 2-2 --interval 1.0 --lease 10.0\n"
-    how, why, start = choice(Remote("gputop", other, python), OPTIONS)
+    how, why, start, agent = choice(Remote("gputop", other, python), OPTIONS)
     assert (how, why) == ("carried", f"gputop there speaks protocol {other}, this one {SPOKEN}")
-    head, _, rest = start.partition(b"\n")
-    assert head.startswith(b"carried ")
-    assert rest[: int(head.split()[1])].endswith(b"run(sys.stdin.buffer)\n")
-    assert b"--no-files" in head
-    with pytest.raises(SourceError, match=r"no Python 3\.10 or newer"):
+    assert agent == parcel("bz2")
+    assert start.startswith(b"carried %d --protocol" % len(agent.loader))
+    assert start.endswith(b" --no-files\n")
+    with pytest.raises(SourceError, match=r"no Python 3\.9 or newer"):
         choice(Remote("gputop", None, None, ("python3",)), OPTIONS)
     assert AgentOptions(None, False).words(files=True) == "--protocol 2-2 --once"
 
@@ -230,18 +227,17 @@ def test_an_allowance() -> None:
 
 
 def test_why_a_machine_is_read_in_one_of_three_ways() -> None:
-    python = RemotePython("/usr/bin/python3", 12, "aarch64", (".abi3.so",))
+    python = RemotePython("/usr/bin/python3", 12, "bz2")
     installed = link_check("installed", Remote("/usr/bin/gputop", SPOKEN, python))
     assert (installed.level, installed.advice) == ("ok", "")
     assert "installed there answers (/usr/bin/gputop)" in installed.text
     carried = link_check("carried", Remote("gputop", Versions(7, 8), python))
     assert carried.text.startswith("the gputop there speaks protocol 7-8, this one 2-2 (gputop): ")
     assert "memory of Python 3.12 (/usr/bin/python3)" in carried.text
-    assert "does not work with that Python (aarch64)" in carried.text
     assert "too old (x�[2J)" in link_check("carried", Remote("x\x1b[2J", None, python)).text
-    smi_only = link_check("nvidia-smi", Remote(old_pythons=("python3", "/opt/python3.9")))
-    assert (smi_only.level, smi_only.advice) == ("warning", "install gputop or Python 3.10 there")
-    assert "no Python there is 3.10 or newer (python3, /opt/python3.9)" in smi_only.text
+    smi_only = link_check("nvidia-smi", Remote(old_pythons=("python3", "/opt/python3.8")))
+    assert (smi_only.level, smi_only.advice) == ("warning", "install gputop or Python 3.9 there")
+    assert "no Python there is 3.9 or newer (python3, /opt/python3.8)" in smi_only.text
     assert "no Python is found there: only nvidia-smi" in link_check("nvidia-smi", Remote()).text
 
 

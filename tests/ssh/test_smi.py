@@ -1,4 +1,4 @@
-"""A machine with neither gputop nor Python 3.10, by nvidia-smi and /proc."""
+"""A machine with neither gputop nor Python 3.9, by nvidia-smi and /proc."""
 
 from __future__ import annotations
 

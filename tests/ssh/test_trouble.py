@@ -79,6 +79,8 @@ def test_floods_before_the_agent(sshd: Sshd) -> None:
     errors = words_of(sshd, "errors", "exec cat /dev/zero >&2")
     assert errors == "the host sends more than an agent would: disconnected"
     assert words_of(sshd, "ends", "exit 3") == "the agent ended with status 3"
+    wants = _TELLS.replace(f"gputop {SPOKEN} /opt/gputop", "python python3 12") + "echo 1000000000"
+    assert words_of(sshd, "wants", wants) == "the host did not take the agent: try ssh by hand"
     said = words_of(sshd, "said", "printf 'no\\033[2J room\\n' >&2; exit 1")
     assert said == "no\ufffd[2J room"
 

@@ -13,11 +13,11 @@ MINORS = range(10, 15)
 _CHILD = Path(__file__).parent / "child.py"
 
 
-def _of_minor(minor: int) -> str | None:
+def python_of(minor: int) -> str | None:
     """The path of a Python 3.MINOR that runs."""
     name = f"python3.{minor}"
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for path in (shutil.which(name), *sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}"))):
+    for path in (*sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}")), shutil.which(name)):
         if path is not None and _runs(path):
             return str(path)
     return None
@@ -34,7 +34,7 @@ def _runs(path: str | Path) -> bool:
 @functools.cache
 def pythons() -> list[str]:
     """One of each minor version that there is, this one among them."""
-    others = (_of_minor(minor) for minor in MINORS if minor != sys.version_info.minor)
+    others = (python_of(minor) for minor in MINORS if minor != sys.version_info.minor)
     return [sys.executable, *filter(None, others)]
 
 

@@ -36,12 +36,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from gputop.model.machine.proc_stat import parse_stat
 
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
 T = TypeVar("T")
-P = ParamSpec("P")
 
 _MOST_WORKERS = 8
 _MOST_DYING = 16

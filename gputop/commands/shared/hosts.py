@@ -17,6 +17,7 @@ from gputop.sources.agent_process import ANSWER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gputop.settings import Settings
     from gputop.sources.ssh.names import HostName
 
 T = TypeVar("T")
@@ -33,10 +34,13 @@ def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
     words = [*options.host_words, *chain.from_iterable(map(_words_of, options.hosts_files))]
     if not words:
         return ()
+    from gputop.sources.ssh import carry
     from gputop.sources.ssh.client import allow_many_files
     from gputop.sources.ssh.names import parse_hosts
 
-    hosts = parse_hosts(words, _groups(), os.environ, sys.stdin)
+    settings = _settings()
+    hosts = parse_hosts(words, settings.groups, os.environ, sys.stdin)
+    carry.cache_is_allowed = settings.cache_agent
     allow_many_files()
     return hosts
 
@@ -56,14 +60,14 @@ def _words_of(path: str) -> list[str]:
     return words
 
 
-def _groups() -> dict[str, tuple[str, ...]]:
-    from gputop.settings import read
+def _settings() -> Settings:
+    from gputop.settings import Settings, read
 
     try:
-        return read(os.environ).groups
+        return read(os.environ)
     except UsageError as error:
         complain(f"{error}; its groups are not known")
-        return {}
+        return Settings()
 
 
 def answers_of(

@@ -18,7 +18,7 @@ from gputop.protocol.codec import encode
 from gputop.protocol.messages import Ping, Reply, Request
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_source import AgentConnection
-from gputop.sources.ssh.carry import loader_size, payload
+from gputop.sources.ssh.carry import Parcel, parcel
 from gputop.sources.ssh.client import ssh_environment, stream_command
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
@@ -34,14 +34,14 @@ a slow network."""
 _PAUSES = 0.5, 1.0, 2.0, 4.0
 """Seconds, about, after which a login that an sshd has cut off is tried again: it takes so many at
 once, and others are on their way."""
-_SLOWEST = 20_000.0
-"""Bytes a second at which an agent can be carried there."""
 _ROWS = (1 << 19, 50_000)
 """Rows of frames at once, and a second: ten frames a second of 8 GPUs with 4,000 processes. They
 take work here, however few bytes they are."""
 _GPU = 32
 """How many rows a GPU counts for."""
 _MOST_QUEUED = 1000
+_LONGEST_COUNT = 16
+"""Bytes of a line with a number of bytes."""
 _PING = "ping "
 _OVER = "login", "ended"
 """States in which nothing is left to read, and all is closed."""
@@ -120,10 +120,8 @@ class Connection(AgentConnection):
             else:
                 self._begin(self._whole)
             while (line := process.line(self._left())).endswith(b"\n"):
-                if self._heard is None:
-                    self._timeout = self._later_timeout
-                    if self._options.interval is not None:
-                        self.ping()
+                if self._heard is None and self._options.interval is not None:
+                    self.ping()
                 message = self._reader.read(line)
                 self._note(message)
                 if message is not None and not self._is_pong(message):
@@ -183,11 +181,13 @@ class Connection(AgentConnection):
         process, remote = self._log_in()
         self.remote = remote
         HUNG_LOGINS.pop(self._host, None)
-        kind, why, start = choice(remote, self._options)
-        self._timeout = self._later_timeout + len(start) / _SLOWEST
+        kind, why, start, agent = choice(remote, self._options)
+        self._timeout = self._later_timeout
         if kind == "nvidia-smi":
             self._reader = SmiReader(self._options.interval, self._host.requested_name)
-        process.send(start, self._left())
+        process.send(start, self._left)
+        if agent is not None:
+            self._carry(process, agent)
         if self._whole > _CONNECT:
             self._begin(self._whole)
         self._link = HostLink("connected", kind, why)
@@ -198,6 +198,23 @@ class Connection(AgentConnection):
         if self._options.interval is not None:
             PINGER.add(self.ping)
         return process
+
+    def _carry(self, process: SshProcess, agent: Parcel) -> None:
+        """Send the agent, if it is not there. The loader tells again and again what it lacks, so
+        that silence counts from the last piece that arrived, however slow the network is."""
+        process.send(agent.loader + agent.offer, self._left)
+        size = len(agent.archive)
+        before = size + 1
+        while before > 0:
+            line = process.line(self._left(), _LONGEST_COUNT)
+            if not line.endswith(b"\n"):
+                raise process.failure()
+            left = _count(line, before)
+            if left and before > size:
+                process.send(agent.archive, self._left)
+            before = left
+            words = f"the agent is sent there: {1 - left / size:.0%}"
+            self._link = HostLink("connecting", words=words)
 
     def _log_in(self) -> tuple[SshProcess, Remote]:
         """Connect, again if an sshd has closed the key exchange, and find out what there is."""
@@ -284,21 +301,30 @@ class Connection(AgentConnection):
         return type(error)(words)
 
 
-def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes]:
-    """Return what to run there, why nothing better, and the input that starts it. SourceError."""
+def _count(line: bytes, most: int) -> int:
+    """Return the number in a line of the loader's, less than `most`. SourceError."""
+    if line.strip().isdigit() and (count := int(line)) < most:
+        return count
+    raise SourceError("the host did not take the agent: try ssh by hand")
+
+
+def choice(remote: Remote, options: AgentOptions) -> tuple[LinkKind, str, bytes, Parcel | None]:
+    """Return what to run there, why nothing better, the input that starts it, and the agent if it
+    is carried. SourceError."""
     why = ""
     if remote.gputop is not None:
         if remote.spoken is not None and remote.spoken.shared(SPOKEN) is not None:
-            return "installed", "", f"installed 0 {options.words(files=True)}\n".encode()
+            return "installed", "", f"installed 0 {options.words(files=True)}\n".encode(), None
         spoken = "an old one" if remote.spoken is None else f"protocol {remote.spoken}"
         why = f"gputop there speaks {spoken}, this one {SPOKEN}"
     if remote.python is not None:
-        head = f"carried {loader_size()} {options.words(files=False)}\n"
-        return "carried", why, head.encode() + payload(remote.python)
+        agent = parcel(remote.python.packer)
+        head = f"carried {len(agent.loader)} {options.words(files=False)}\n"
+        return "carried", why, head.encode(), agent
     if remote.nvidia_smi is not None:
         text = smi_text(options.interval)
-        return "nvidia-smi", WORDS, f"shell {len(text)}\n".encode() + text
+        return "nvidia-smi", WORDS, f"shell {len(text)}\n".encode() + text, None
     raise SourceError(
-        "gputop is not installed there, and there is no Python 3.10 or newer to run it with, nor "
+        "gputop is not installed there, and there is no Python 3.9 or newer to run it with, nor "
         "nvidia-smi"
     )

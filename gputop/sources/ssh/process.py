@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from select import POLLIN, POLLOUT, poll
 from signal import SIGKILL, SIGTERM
@@ -105,12 +106,12 @@ class SshProcess(PipedProcess):
         self._lines.take(1)
         return line
 
-    def send(self, data: bytes, seconds: float) -> None:
-        """Write all data, if ssh takes it. TimeoutError if it has not after `seconds`, SourceError
-        once it is stopped."""
-        rest, end = memoryview(data), time.monotonic() + seconds
+    def send(self, data: bytes, left: Callable[[], float]) -> None:
+        """Write all data, if ssh takes it. TimeoutError if it takes nothing for as many seconds as
+        are `left`, SourceError once it is stopped."""
+        rest = memoryview(data)
         while rest:
-            self._wait(end, self._open_input(), POLLOUT)
+            self._wait(time.monotonic() + left(), self._open_input(), POLLOUT)
             with self._writing:
                 try:
                     rest = rest[os.write(self._open_input(), rest[:_READ]) :]

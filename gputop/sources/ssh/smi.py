@@ -48,7 +48,7 @@ from gputop.sources.ssh.smi_values import (
     whole,
 )
 
-WORDS = "neither gputop nor Python 3.10 is there: only nvidia-smi and /proc are read"
+WORDS = "neither gputop nor Python 3.9 is there: only nvidia-smi and /proc are read"
 """How a screen describes such a machine."""
 _MOST_REFUSED = 1000
 _MAX_RECORD_CHARS, _MOST_KEPT = 8192, 16 << 20

@@ -11,7 +11,6 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ask import TIMEOUT
-from gputop.sources.ssh.carry import fitting
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import PING_INTERVAL
@@ -68,13 +67,17 @@ def link_check(kind: LinkKind, remote: Remote) -> Finding:
     if kind == "installed":
         text = f"the gputop that is installed there answers ({remote.gputop})"
         return Finding("ok", CONNECTION, text).harmless()
-    if kind == "carried":
-        return Finding("ok", CONNECTION, f"{_gputop(remote)}: {_carried(remote)}").harmless()
+    if kind == "carried" and remote.python is not None:
+        text = (
+            "the agent is carried over ssh and runs in the memory of Python "
+            f"3.{remote.python.minor} ({remote.python.path}); signals are in no log there"
+        )
+        return Finding("ok", CONNECTION, f"{_gputop(remote)}: {text}").harmless()
     text = (
         f"{_gputop(remote)}, and {_pythons(remote)}: only nvidia-smi and /proc are read, so fewer "
         "values, and no signals, mapping or details"
     )
-    return Finding("warning", CONNECTION, text, "install gputop or Python 3.10 there").harmless()
+    return Finding("warning", CONNECTION, text, "install gputop or Python 3.9 there").harmless()
 
 
 def _gputop(remote: Remote) -> str:
@@ -85,23 +88,7 @@ def _gputop(remote: Remote) -> str:
     return f"the gputop there speaks protocol {remote.spoken}, this one {SPOKEN} ({remote.gputop})"
 
 
-def _carried(remote: Remote) -> str:
-    python = remote.python
-    if python is None:
-        return "its agent is carried over ssh"
-    text = (
-        f"the agent is carried over ssh and runs in the memory of Python 3.{python.minor} "
-        f"({python.path}); nothing is written there, signals are in no log there"
-    )
-    if fitting(python) is None:
-        text += (
-            f"; msgspec's compiled part does not work with that Python ({python.machine}): plain "
-            "Python takes its place, with the same values and more CPU time"
-        )
-    return text
-
-
 def _pythons(remote: Remote) -> str:
     if not remote.old_pythons:
         return "no Python is found there"
-    return f"no Python there is 3.10 or newer ({', '.join(remote.old_pythons)})"
+    return f"no Python there is 3.9 or newer ({', '.join(remote.old_pythons)})"

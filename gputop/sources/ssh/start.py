@@ -5,14 +5,14 @@ exclamation mark or line end in it, and so is the same to sh, csh and fish. It p
 
     gputop-start
     gputop PROTOCOLS PATH           an installed one; PROTOCOLS is empty for one that is too old
-    python PATH MINOR MACHINE SUFFIX...
+    python PATH MINOR [_bz2]
     nvidia-smi PATH
     gputop-ready
 
 and then reads the choice, one line of its standard input:
 
     installed 0 OPTIONS...          run that gputop's agent
-    carried BYTES OPTIONS...        run BYTES of Python that follow, with that Python
+    carried BYTES OPTIONS...        run BYTES of Python that follow as zlib data
     shell BYTES                     run BYTES that follow as a text for /bin/sh
 
 Whatever a login script prints before `gputop-start` is skipped.
@@ -26,22 +26,23 @@ from typing import NamedTuple
 from gputop.errors import SourceError
 from gputop.model.machine.text import printable
 from gputop.protocol.versions import Versions, parse_versions
+from gputop.sources.ssh.carry import Packer
 
-OLDEST_PYTHON = 10
+OLDEST_PYTHON = 9
 """The minor version of the oldest Python 3 that an agent runs on."""
 _PYTHONS = (
-    "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python",
-    "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
+    "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3.9",
+    "python", "$HOME/.venv/bin/python", "$HOME/venv/bin/python", "$HOME/.local/bin/python3",
     "$HOME/miniconda3/bin/python", "$HOME/miniforge3/bin/python", "$HOME/anaconda3/bin/python",
-    "/opt/conda/bin/python",
+    "/opt/conda/bin/python", "/usr/libexec/platform-python",
 )  # fmt: skip
 """Where to look for a Python, in this order; the first that is new enough is taken."""
 _GPUTOPS = "gputop", "$HOME/.local/bin/gputop", "$HOME/.venv/bin/gputop"
 _ASK_PYTHON = (
-    "import sys,os,_imp;v=sys.version_info;"
-    "print(v[1],os.uname()[4],*_imp.extension_suffixes());sys.exit(v<(3,10))"
+    "import sys,zlib,ctypes;from importlib.util import find_spec;v=sys.version_info;"
+    "print(v[1],*filter(find_spec,sys.argv[1:]));sys.exit(v<(3,9))"
 )
-_RUN_PYTHON = "import sys;exec(sys.stdin.buffer.read(int(sys.argv[1])))"
+_RUN_PYTHON = "import sys,zlib;exec(zlib.decompress(sys.stdin.buffer.read(int(sys.argv[1]))))"
 _SHELL = """\
 echo gputop-start;
 for g in {gputops}; do
@@ -49,7 +50,7 @@ for g in {gputops}; do
   v=$("$g" agent --spoken </dev/null 2>/dev/null); echo "gputop $v $g"; break; fi; done;
 for p in {pythons}; do
  if command -v "$p" >/dev/null 2>&1; then
-  if v=$("$p" -I -S -c "{ask}" </dev/null 2>/dev/null);
+  if v=$("$p" -I -S -c "{ask}" _bz2 </dev/null 2>/dev/null);
   then echo "python $p $v"; break; else echo "python $p $v"; fi; fi; done;
 n=$(command -v nvidia-smi) && echo "nvidia-smi $n";
 echo gputop-ready;
@@ -72,10 +73,8 @@ class RemotePython(NamedTuple):
     """Its path, as the shell there found it; harmless text."""
     minor: int
     """The MINOR of Python 3.MINOR."""
-    machine: str
-    """Its architecture: `x86_64`."""
-    suffixes: tuple[str, ...]
-    """Suffixes of compiled modules for it: `.cpython-312-x86_64-linux-gnu.so`, `.abi3.so`."""
+    packer: Packer
+    """The better of the two that it has: a Python may be built without bz2."""
 
 
 class Remote(NamedTuple):
@@ -142,7 +141,7 @@ def _versions(words: list[str]) -> Versions | None:
 
 def _python(words: list[str]) -> RemotePython | None:
     """Return the Python that was tried, if it runs and is new enough."""
-    path, minor, machine, *suffixes = [*words, "", ""][: max(3, len(words))]
+    path, minor, *packers = [*words, ""]
     if not (minor.isascii() and minor.isdecimal() and int(minor) >= OLDEST_PYTHON):
         return None
-    return RemotePython(path, int(minor), machine, tuple(suffixes))
+    return RemotePython(path, int(minor), "bz2" if "_bz2" in packers else "zlib")

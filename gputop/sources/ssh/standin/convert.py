@@ -43,7 +43,7 @@ def _fail(type_: Any, value: Any) -> NoReturn:
 def _scalar(value: Any, type_: Any) -> Any:
     if type_ is float and type(value) is int:
         value = _float(value)
-    if type(value) is not type_ and not (value is None and type_ in (None, types.NoneType)):
+    if type(value) is not type_ and not (value is None and type_ in (None, type(None))):
         _fail(type_, value)
     if type_ is float and not math.isfinite(value):
         raise ValidationError("Number out of range")
@@ -73,7 +73,7 @@ def _literal(value: Any, choices: tuple[Any, ...]) -> Any:
 def _annotated(value: Any, arguments: tuple[Any, ...]) -> Any:
     value = convert(value, arguments[0])
     for meta in arguments[1:]:
-        if isinstance(meta, Meta) and isinstance(value, int | float):
+        if isinstance(meta, Meta) and isinstance(value, (int, float)):
             low = -math.inf if meta.ge is None else meta.ge
             high = math.inf if meta.le is None else meta.le
             if not low <= value <= high:
@@ -133,7 +133,7 @@ _CONVERTERS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
     Annotated: _annotated,
     Literal: _literal,
     Union: _union,
-    types.UnionType: _union,
+    getattr(types, "UnionType", Union): _union,  # of int | str, not before Python 3.10
     list: _list,
     tuple: _tuple,
     dict: _dict,

@@ -59,7 +59,7 @@ def _dumps(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Return an unknown value in types that json knows; json asks for those inside by itself."""
-    if isinstance(value, set | frozenset):
+    if isinstance(value, (set, frozenset)):
         return list(value)
     if not isinstance(value, Struct):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -78,7 +78,7 @@ def _finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_finite(inner) for inner in value]
     return _finite(_plain(value)) if isinstance(value, Struct) else value
 
