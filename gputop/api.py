@@ -61,7 +61,7 @@ __all__ = [
 ]
 _FIRST_FRAMES = 0.25
 """Seconds between frames; the first may be incomplete."""
-_LOGIN = "log in by hand, then watch anew"
+_LOGIN = "log in by hand, then call watch() again"
 _followers: list[HostFollower] = []
 _reservations: list[ExitStack] = []
 

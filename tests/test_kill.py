@@ -166,7 +166,7 @@ def test_others_processes_are_left_alone_unless_told_otherwise(here: Machine) ->
         here.change(gpu=0, compute=[{"pid": other.pid, "used": GIB}])
         done = kill(here, other.pid, "--yes")
         assert done.returncode == 1
-        assert "nobody's: not without a confirmation" in done.stdout
+        assert "nobody's: this needs a confirmation" in done.stdout
         assert "--foreign signals other users' and containers' processes as well" in done.stderr
         lives = other.poll() is None
         assert kill(here, other.pid, "--yes", "--foreign", "--signal", "9").returncode in (0, 1)
@@ -178,7 +178,7 @@ def test_gputops_own_ancestors_are_never_hit_by_a_script(here: Machine) -> None:
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     done = kill(here, os.getpid(), "--yes")
     assert done.returncode == 1
-    assert f"{OURSELVES}: not without a confirmation" in done.stdout
+    assert f"{OURSELVES}: this needs a confirmation" in done.stdout
 
 
 def test_descendants_of_a_launcher_that_is_on_no_gpu(here: Machine) -> None:
@@ -323,7 +323,7 @@ def test_what_it_runs_under_wants_a_typed_word(answer: str, sent: bool, here: Ma
     here.change(gpu=0, compute=[{"pid": os.getpid(), "used": GIB}])
     with on_terminal(here, os.getpid(), "--signal", "CONT") as terminal:
         terminal.wait_for("Type kill to continue")
-        assert f"{OURSELVES}, which wants a confirmation" in terminal.text
+        assert f"{OURSELVES}, which needs a confirmation" in terminal.text
         terminal.send(answer.encode() + b"\r")
         terminal.wait_for("SIGCONT was sent" if sent else "nothing was sent")
         assert terminal.exit_code() == 1

@@ -127,6 +127,12 @@ def test_code_fits_a_terminal(topic: str) -> None:
     assert [line for line in lines if len(line) > WIDEST] == []
 
 
+def test_fields_of_a_host_exist() -> None:
+    named = set(re.findall(r"\bhost\.([a-z_]+)", " ".join(ALL.values())))
+    assert "requested_name" in named
+    assert named <= {*Host.__struct_fields__}
+
+
 def test_every_name_of_a_key_is_on_the_page() -> None:
     named = set(re.findall(r"`([a-z]+\.[\w-]+)`", PAGES["keys"]))
     assert {id_ for id_ in binding_ids(GputopApp) if not re.match(r"pid\.[1-8]", id_)} <= named

@@ -104,7 +104,7 @@ def test_gputop_without_the_variables_of_the_job_it_is_in(machine: MachineFactor
         _, found = ask(here, pid)
         text = told(here, pid)
     assert (gpus(found), found["certainty"]) == ([1], "predicted")
-    assert "nothing says which GPUs its batch job has" in text
+    assert "which GPUs its batch job has is not known" in text
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID, or" not in text
 
 

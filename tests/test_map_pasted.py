@@ -36,16 +36,16 @@ REFUSED = {
     "apptainer-env": "what apptainer starts it with is not in the text",
     "accel-only": NO_NAME,
     "deepspeed": NO_NAME,
-    "ds-both": "deepspeed --include localhost:2,3 train.py does not take it as it is",
+    "ds-both": "deepspeed --include localhost:2,3 train.py changes it",
     "torchrun-env-after": "what torchrun does with CUDA_VISIBLE_DEVICES=2,3 is not followed",
     "tmux": "what tmux starts it with is not in the text",
     "screen": "what screen starts it with is not in the text",
     "for-loop": "i is set in a block, a pipe or a condition",
-    "local-rank": "the text does not give $SLURM_LOCALID",
+    "local-rank": "the text does not define $SLURM_LOCALID",
     "two-jobs-nl": "several programs or values: python a.py: 0; python b.py: 1",
     "echo": "it starts no program and sets nothing",
-    "py-int": "1 is no string that the text tells",
-    "py-var": "args.gpu is no string that the text tells",
+    "py-int": "1 is not a string that the text spells out",
+    "py-var": "args.gpu is not a string that the text spells out",
     "py-twice": "too late: it may already be fixed by torch.cuda.init()",
     "typo-dev": NO_NAME,
     "typo-hip": NO_NAME,
@@ -59,7 +59,7 @@ REASONS = {
     "prose with backquotes": "a command called (?:is|not|needed)",
     "SGE directive": "a batch system decides",
     "what a person reads": (
-        r"\$1 is known only when it runs|cuda_visible_devices is no string|a command called CUDA"
+        r"\$1 is known only when it runs|cuda_visible_devices is not a string|a command called CUDA"
         rf"|{NO_NAME}|a call: os.system\(|in comments only|black .: unset; pytest x: none"
     ),
 }
@@ -175,8 +175,8 @@ def test_the_editor_answers_the_same(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not give $GPU"),
-        ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 is not followed to an end"),
+        ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not define $GPU"),
+        ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 cannot be followed to its end"),
         (
             "kubectl run x --env=CUDA_VISIBLE_DEVICES=1",
             "not understood: what kubectl starts it with",

@@ -75,7 +75,7 @@ def test_with_all_of_it(here: Machine, tmp_path: Path) -> None:
     path = tmp_path / "bug.tar.gz"
     done = report(here, path, "--with-commands")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "left out: what may be a secret" in done.stdout
+    assert "left out: only what may be a secret" in done.stdout
     found = unpacked(path)
     for word in (f"{SECRET}-command", f"{SECRET}-value", socket.gethostname()):
         assert word in found["frames.jsonl"], word

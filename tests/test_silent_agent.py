@@ -99,7 +99,7 @@ def test_the_doctor_tells_what_is_installed_all_the_same(
     assert (running.returncode, errors) == (1, "")
     told = {check["code"]: check for check in json.loads(output)["checks"]}
     assert told["driver"]["level"] == "error"
-    assert "it and the GPUs could not be asked: " in told["driver"]["text"]
+    assert "the driver and the GPUs did not answer: " in told["driver"]["text"]
     assert words in told["driver"]["text"]
     assert len(told) > 3
     until(lambda: gone(agent))

@@ -95,7 +95,7 @@ class Prober:
     def _ask(self, variables: dict[str, str | None]) -> Probed:
         # A child that hangs in the driver may outlive SIGKILL: do not start another.
         if self._stuck is not None and self._stuck.poll() is None:
-            return Probed(problem="the CUDA driver still holds the process that asked it before")
+            return Probed(problem="an earlier query still hangs in the CUDA driver")
         # -I and -S: no module of the current directory or of site-packages gets in the way.
         command = [sys.executable, "-I", "-S", "-c", _CHILD]
         reading, lifeline = os.pipe()
@@ -121,7 +121,7 @@ def _read(status: int, output: bytes) -> Probed:
     end = f"ended with status {status}: {last.decode('utf-8', 'replace')}"
     if status < 0:
         end = f"died of signal {-status} ({signal.strsignal(-status)})"
-    return Probed(problem=f"the process that asked {printable(end, 200)}")
+    return Probed(problem=f"the process that asked it {printable(end, 200)}")
 
 
 def _harmless(probed: Probed) -> Probed:

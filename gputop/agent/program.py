@@ -21,7 +21,7 @@ _DIES = 0.2
 """Seconds for a killed program to end."""
 
 
-class Done(NamedTuple):
+class ProgramResult(NamedTuple):
     """What a program wrote, up to about MOST_BYTES, and how it ended."""
 
     output: bytes
@@ -37,7 +37,7 @@ def run_program(
     env: Mapping[str, str | None] | None = None,
     errors: int = subprocess.STDOUT,
     stdin: int = subprocess.DEVNULL,
-) -> Done:
+) -> ProgramResult:
     """Run a program, by its full path, for `seconds` at most; OSError if it cannot be started.
 
     If it is killed, so is what it started. `env`: variables over those that programs get, None for
@@ -57,9 +57,9 @@ def run_program(
     output, ended = _read(child, deadline)
     if ended:
         with suppress(subprocess.TimeoutExpired):
-            return Done(output, child.wait(max(0.0, deadline - time.monotonic())))
+            return ProgramResult(output, child.wait(max(0.0, deadline - time.monotonic())))
     # Without its status: the closed pipe may be what ended it.
-    return Done(output, None, _kill(child))
+    return ProgramResult(output, None, _kill(child))
 
 
 def answer_of(command: Sequence[str], seconds: float) -> str:

@@ -76,12 +76,11 @@ def attachments(frames: Sequence[Frame], whole: bool) -> dict[str, str]:
 def contents(texts: dict[str, str], path: str, whole: bool) -> str:
     sizes = "\n".join(f"  {name:12}  {len(text):>7} characters" for name, text in texts.items())
     out = (
-        "left out: what may be a secret in command lines and variables, and no more: read it before"
+        "left out: only what may be a secret in command lines and variables; read the file before"
         " you send it"
         if whole
         else f"left out: {LEFT_OUT}.\nWhat stays: names and numbers of GPUs (serial numbers, too),"
-        " PIDs, paths of libraries. --with-commands leaves out no more than what may"
-        " be a secret."
+        " PIDs, paths of libraries. --with-commands leaves out only what may be a secret."
     )
     return f"{printable(path)} holds\n{sizes}\n{out}\n{_COMPARE}\n"
 

@@ -164,8 +164,8 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
     except (DriverError, SourceError) as error:
         problem = Problem(
             code="not_answering",
-            text=f"it and the GPUs could not be asked: {error}",
-            advice="what follows is known without them",
+            text=f"the driver and the GPUs did not answer: {error}",
+            advice="the rest of this list is known without them",
         )
     with closing(opened(driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)

@@ -277,7 +277,9 @@ def _await_quiet() -> None:
     while select.select([sys.stdin], [], [], _QUIET)[0]:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
         if time.monotonic() > end:
-            raise GputopError("keys come without a pause: nothing was asked, and nothing sent")
+            raise GputopError(
+                "keys arrive without a pause: nothing was asked, and nothing was sent"
+            )
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
@@ -317,7 +319,7 @@ def _would(verdict: Verdict, number: int, frame: Frame) -> str:
     """Return a line about a process that has not been signalled yet."""
     if verdict.outcome != "alive":
         return _line(verdict)
-    caution = f"; {verdict.words}, which wants a confirmation" if verdict.caution else ""
+    caution = f"; {verdict.words}, which needs a confirmation" if verdict.caution else ""
     held = "; ".join(_held(verdict.process.pid, frame))
     words = f"would get {signal_name(number)}{caution}" + (f" ({held})" if held else "")
     return _line(msgspec.structs.replace(verdict, words=words))

@@ -29,7 +29,7 @@ from gputop.variables import callers_environment
 DESCRIPTION = "Reserve GPUs for a shell: print the line that has it see these alone."
 EPILOG = """\
 examples:
-  eval "$(gputop reserve --for 30m)"    a GPU for this shell, half an hour long
+  eval "$(gputop reserve --for 30m)"    a GPU for this shell, for half an hour
   gputop reserve --list                 who has reserved what
   gputop reserve --release 3            give GPU 3 back; all for all of your own
 
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how long: 90, 30m, 2h (default: 1h)",
     )  # fmt: skip
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--list", action="store_true", help="print what is reserved, by whom")
+    instead.add_argument("--list", action="store_true", help="list what is reserved, and by whom")
     instead.add_argument(
         "--release", metavar="GPU", help="give back your own: an index, a UUID, or all"
     )

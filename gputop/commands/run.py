@@ -102,5 +102,7 @@ def find_executable(name: str, search: str) -> str:
             return path
     shown = printable(name, 200)
     if there or ("/" in name and os.path.exists(name)):
-        raise ProgramError(f"{shown} cannot be executed: is it a program, and may you?", 126)
+        raise ProgramError(
+            f"{shown} cannot be executed: is it a program, and may you execute it?", 126
+        )
     raise ProgramError(f"{shown}: no such program", 127)

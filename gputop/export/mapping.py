@@ -125,7 +125,7 @@ def _process(process: ProcessMapping) -> MappingJson:
         "evidence": evidence.kind,
         "because": evidence.because or process.unread,
         "names": names,
-        "reach": {"gpus": gpus, "because": inside.because},
+        "reach": {"gpus": gpus, "because": inside.reason},
         "mps": process.mps,
     }
 

@@ -59,7 +59,9 @@ class HostFollower:
     def __next__(self) -> HostNews:
         """Wait for the next, in any thread. SourceError in a copy of the process that made this."""
         if os.getpid() != self._pid:
-            raise SourceError("this is a copy of the process that watches: watch anew in it")
+            raise SourceError(
+                "this is a fork of the process that watches: call watch() again in it"
+            )
         with self._changed:
             self._changed.wait_for(lambda: self._news or self._is_over)
             if self._closed.is_set() or not self._news:

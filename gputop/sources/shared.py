@@ -49,7 +49,7 @@ _MOST_OUTGOING = 64
 """Messages that may wait for one reader."""
 _DOOR = socket.SOCK_SEQPACKET
 """A door passes messages: the number of a source, and with it the end of a connection."""
-_REFUSED = "not in a browser, which only looks"
+_REFUSED = "not in a browser: it is read-only there"
 _TOO_MANY = "too many requests are pending: try again"
 _MOST_OPEN = 8
 """Requests of one reader that may wait for their replies: others are to be answered as well."""

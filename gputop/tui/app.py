@@ -180,7 +180,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         self._note_end = self.after(NOTE_SECONDS, self._end_note), partial(show, "")
 
     def handle_unmarked_paste(self) -> None:
-        self.post_message(Note("pasted text is no command"))
+        self.post_message(Note("pasted text is not a command"))
 
     def _end_note(self) -> None:
         if self._note_end is not None:

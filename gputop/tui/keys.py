@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.sources.source import Moment
 from gputop.tui.key_names import names_of
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Lines
+from gputop.tui.snapshot import Instant
 from gputop.tui.terminal.key_queue import keyed
 
 T = TypeVar("T")
@@ -88,9 +88,9 @@ HOSTS_BINDINGS: list[BindingType] = [
 _BACK = "Back or forward in time"
 TIME_BINDINGS: list[BindingType] = [
     _step("comma", "step(-1)", "Step back", _BACK, name="back"),
-    _step("full_stop", "step(1)", "Step on", _BACK, name="on"),
+    _step("full_stop", "step(1)", "Step forward", _BACK, name="on"),
     _step("less_than_sign", "skip(-60)", "Minute back", _BACK, name="minute-back"),
-    _step("greater_than_sign", "skip(60)", "Minute on", _BACK, name="minute-on"),
+    _step("greater_than_sign", "skip(60)", "Minute forward", _BACK, name="minute-on"),
 ]  # fmt: skip
 """The keys that move in time, in the live view."""
 
@@ -121,11 +121,17 @@ _ABOVE_ALL: list[BindingType] = [
 ]
 REPLAY_BINDINGS: list[BindingType] = [
     _time("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
-    _time("full_stop", "step(1)", "Step on", "Sample back or forward", name="on"),
+    _time("full_stop", "step(1)", "Step forward", "Sample back or forward", name="on"),
     _time(
         "less_than_sign", "skip(-60)", "Minute back", "Minute back or forward", name="minute-back"
     ),
-    _time("greater_than_sign", "skip(60)", "Minute on", "Minute back or forward", name="minute-on"),
+    _time(
+        "greater_than_sign",
+        "skip(60)",
+        "Minute forward",
+        "Minute back or forward",
+        name="minute-on",
+    ),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""
@@ -142,8 +148,9 @@ HOST_ONLY: list[BindingType] = [
 """The keys that work on the screen of a host alone: on that of many hosts they say so."""
 
 _MOVES = (("time.back time.on", "step"), ("time.minute-back time.minute-on", "minute"))
-_FIRST: dict[Moment, tuple[tuple[str, str], ...]] = {
+_FIRST: dict[Instant, tuple[tuple[str, str], ...]] = {
     "now": (),
+    "paused": (*_MOVES, ("app.pause", "resume")),
     "past": (*_MOVES, ("main.back", "now")),
     "replay": (*_MOVES, ("time.to", "time"), ("time.run", "run"),
                (" ".join(f"time.{number}" for number in range(1, 10)), "speed")),
@@ -157,12 +164,12 @@ ONLY_NOW = ("signal", "mark", "verify", "pause")
 """Actions that do nothing in the past but say so, or that lead back to now."""
 
 
-def first_keys(moment: Moment, own: Mapping[str, str]) -> list[tuple[str, str]]:
+def first_keys(instant: Instant, own: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return what the line of keys begins with; `own`: the keys that the user has given, by id."""
-    groups = (MAIN_BINDINGS, TIME_BINDINGS, REPLAY_BINDINGS)
+    groups = (APP_BINDINGS, MAIN_BINDINGS, REPLAY_BINDINGS)
     keys = {binding.id: binding.key.partition(",")[0] for binding in keyed(own, *groups)}
     return [(names_of([keys[id_] for id_ in ids.split()], Lines.glyphs, 12), word)
-            for ids, word in _FIRST[moment]]  # fmt: skip
+            for ids, word in _FIRST[instant]]  # fmt: skip
 
 
 def following(current: T, choices: Iterable[T], step: int = 1) -> T:

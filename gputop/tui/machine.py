@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
 from textual.message import Message
 
 from gputop.errors import LoginError, SourceError
 from gputop.model.conditions.marks import MarkNews, Marks
+from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.fleet.host_row import HostState
 from gputop.model.fleet.link import HostLink, LinkState
 from gputop.model.machine.frame import Frame, Problem
@@ -27,8 +28,8 @@ from gputop.protocol.messages import (
     Signal,
 )
 from gputop.sources.feed import Feed
-from gputop.sources.source import Moment
 from gputop.tui.messages import Arrived, MarkReached, ReplyReceiver
+from gputop.tui.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gputop.sources.follow import Backoff
@@ -38,14 +39,6 @@ _MARKS = "marks"
 _MOST_NEWS = 3
 _REBOOT_SHOWN = 600.0
 """Seconds for which the reboot of a machine is shown."""
-
-
-class Snapshot(NamedTuple):
-    """What the screen shows: a frame, and the past that leads up to it."""
-
-    frame: Frame
-    history: History
-    moment: Moment = "now"
 
 
 class PendingSignals:
@@ -84,7 +77,7 @@ class PendingSignals:
         if count:
             return f"{counted(count, 'signal')} under way"
         lost = self._unknown
-        return f"agent ended: end of {counted(lost, 'signal')} unknown" if lost else ""
+        return f"agent ended: outcome of {counted(lost, 'signal')} unknown" if lost else ""
 
 
 class WatchedMachine:
@@ -195,7 +188,7 @@ class WatchedMachine:
         elif self._wants_login:
             advice = "press L to log in by hand"
         else:
-            advice = "it is tried again; press r to try now"
+            advice = "trying again soon; press r to try now"
         return Problem(code="agent_ended", text=self._reason, advice=advice)
 
     def listen(self) -> None:
@@ -272,7 +265,8 @@ class WatchedMachine:
     @property
     def snapshot(self) -> Snapshot | None:
         """What is shown now; None before the first frame of a connection."""
-        return None if self._current is None else Snapshot(self._current, self.history)
+        frame = self._current
+        return None if frame is None else Snapshot(frame, self.history, LogicalNames(frame))
 
     def handle(self, reply: Reply) -> None:
         """Pass a reply on to what asked for it."""

@@ -12,7 +12,6 @@ from textual.events import Paste
 
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.metrics.history import History
 from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import signal_targets
 from gputop.protocol.messages import Probe, Reply, Signal
@@ -23,7 +22,7 @@ from gputop.tui.dialogs.signal_state import TARGET_GONE
 from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
-from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu import GpuPart, GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
@@ -42,6 +41,7 @@ from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.signal_control import SignalControl
+from gputop.tui.snapshot import Snapshot
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.themes import show_users
 
@@ -59,7 +59,7 @@ class MainScreen(TableScreen):
 
     BINDINGS = MAIN_BINDINGS
     FIRST = 7
-    NEEDED = ("signal", "help", "quit", "hosts", "now")
+    NEEDED = ("signal", "help", "quit", "hosts", "now", "resume")
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class MainScreen(TableScreen):
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
         self.signals = SignalControl(self, self._send, lambda: self.pids.is_exact)
         self._leave, self._return_to_now = leave, return_to_now
-        self._shown: ShownFrame | None = None
+        self._shown: Snapshot | None = None
         self._following = True
         """Whether the mapping pane shows the process under the cursor."""
         self._passing = ""
@@ -132,10 +132,12 @@ class MainScreen(TableScreen):
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys that move in time, then the others; with many hosts, q is `hosts`."""
-        words = super().key_words()
+        words, instant = super().key_words(), self._shown.instant if self._shown else "now"
+        if instant == "paused":
+            words = [(key, word) for key, word in words if word != "pause"]
         if self._leave is not None:
             words = [(key, "hosts" if word == "quit" else word) for key, word in words]
-        return [*first_keys(self._moment, self.settings.keys), *words]
+        return [*first_keys(instant, self.settings.keys), *words]
 
     def on_descendant_focus(self) -> None:
         """Show the keys that work now, as an editor has its own."""
@@ -148,18 +150,16 @@ class MainScreen(TableScreen):
 
     # What comes from the agent.
 
-    def show_frame(
-        self, frame: Frame, history: History, interval: float, moment: Moment = "now"
-    ) -> None:
+    def show_frame(self, snapshot: Snapshot) -> None:
         """Show a frame on every screen, or the same frame again if its names or moment changed."""
-        state, before = self.mapping.state, self._shown
+        state, before, frame = self.mapping.state, self._shown, snapshot.frame
         show_users(process.user for process in frame.processes)
-        state.show_frame(frame, moment)
+        state.show_frame(frame, snapshot.moment)
         names = LogicalNames(frame, before and before.names, state.probed)
-        self._shown = ShownFrame(frame, history, names, interval, moment)
-        if before is None or moment != before.moment:
+        self._shown = snapshot._replace(names=names)
+        if before is None or snapshot.instant != before.instant:
             self._show_keys()
-        self.query_one(Heading).show_frame(frame, interval)
+        self.query_one(Heading).show_frame(frame, snapshot.interval)
         self._show_panes()
         self.panes.fit(frame)
         for page in self.above(PageScreen):
@@ -419,8 +419,8 @@ class MainScreen(TableScreen):
         self.mapping.state.handle(reply)
         if self.is_attached:
             self.show_mapping()
-            if (shown := self._shown) is not None:
-                self.show_frame(shown.frame, shown.history, shown.interval, shown.moment)
+            if self._shown is not None:
+                self.show_frame(self._shown)
 
     def _cursor_moved(self) -> None:
         """Show the mapping of the process under the cursor until the value is edited."""

@@ -54,7 +54,7 @@ _WHERE: dict[type[Screen[Any]], str] = {
 _MOMENTS: dict[Moment, str] = {"past": "in the past", "replay": "in a replay"}
 _IN_THE_PAST = {"main.back": "Return to now"}
 """What else a key does there."""
-_ENTER = Binding("enter", "", "Take what is selected")
+_ENTER = Binding("enter", "", "Choose what is selected")
 """What every dialog leaves to its list or its button."""
 _SCREENS = tuple(kind for kind in _WHERE if kind is not ModalScreen)
 
@@ -92,6 +92,8 @@ def keys_of(app: App[None], settings: Session, screen: Screen[Any], moment: Mome
 def _is_offered(app: App[None], screen: Screen[Any], binding: Binding) -> bool:
     if isinstance(screen, TableScreen):
         return screen.offers(binding)
+    if isinstance(screen, PageScreen) and not binding.action.startswith("app."):
+        return screen.offers(binding.action)
     return works(app if binding.action.startswith("app.") else screen, binding)
 
 

@@ -12,8 +12,8 @@ from gputop.sources.source import Moment
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.signal_state import NOT_NOW, READ_ONLY, SignalDialogState, why_none
 from gputop.tui.messages import Note, ReplyReceiver
-from gputop.tui.pages.base import ShownFrame
 from gputop.tui.panes.gpus import GpuPane
+from gputop.tui.snapshot import Snapshot
 from gputop.tui.table_screen import TableScreen
 
 
@@ -33,7 +33,7 @@ class SignalControl:
     def _gpus(self) -> GpuPane:
         return self._screen.query_one(GpuPane)
 
-    def open_for_selected(self, shown: ShownFrame) -> None:
+    def open_for_selected(self, shown: Snapshot) -> None:
         self.open(shown.frame, *self._targets(shown), shown.moment)
 
     def open(
@@ -49,7 +49,7 @@ class SignalControl:
         state.is_aimed = not self._gpus.is_active and self._is_exact()
         self._screen.app.push_screen(SignalScreen(state, self._send))
 
-    def _targets(self, shown: ShownFrame) -> tuple[tuple[SignalTarget, ...], str]:
+    def _targets(self, shown: Snapshot) -> tuple[tuple[SignalTarget, ...], str]:
         """Return the user's own processes on the selected GPU, otherwise the tagged processes,
         otherwise the selected one; and what to say if there are none."""
         row = self._gpus.current if self._gpus.is_active else None

@@ -6,16 +6,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gputop.errors import GputopError
+from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import duration
 from gputop.protocol.messages import Refresh
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.machine import Snapshot, WatchedMachine
+from gputop.tui.machine import WatchedMachine
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.heading import paused
 from gputop.tui.playback import Playback
+from gputop.tui.snapshot import Snapshot
 
 
 class Paused(NamedTuple):
@@ -108,7 +110,7 @@ class Timeline:
     def _pause(self) -> Paused:
         """Return what is shown now, with a history that does not go on."""
         now = self.machine.snapshot
-        return Paused(now and now._replace(history=now.history.copy()))
+        return Paused(now and now._replace(history=now.history.copy(), is_paused=True))
 
     def return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
@@ -162,7 +164,9 @@ class Timeline:
             self._hold(playback, frame)
 
     def _hold(self, playback: Playback, frame: Frame) -> None:
-        self.instant = PastInstant(Snapshot(frame, playback.history, self.moment), playback)
+        names = LogicalNames(frame)
+        snapshot = Snapshot(frame, playback.history, names, self.moment)
+        self.instant = PastInstant(snapshot, playback)
         self.show()
 
     def _go_live(self) -> None:
@@ -189,7 +193,7 @@ class Timeline:
             return
         if isinstance(self.main.app.screen, ProblemScreen):
             self.main.app.pop_screen()
-        self.main.show_frame(frame, snapshot.history, self.interval, snapshot.moment)
+        self.main.show_frame(snapshot._replace(interval=self.interval))
 
     def show_end(self) -> None:
         machine = self.machine

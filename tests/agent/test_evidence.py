@@ -131,7 +131,7 @@ def test_who_may_not_be_looked_at_is_not_known_to_be_the_one(folder: Path) -> No
         on(here, listed(job))
         [verdict], errors = kill(here, inside, NOBODY, "--foreign")
         assert (verdict["pid"], verdict["verdict"]) == (job.pid, "other_namespace")
-        assert "what the process that has this PID here has open may not be seen by you" in errors
+        assert "you may not see what the process with this PID has open here" in errors
         assert not gone(job.host_pid)
 
 
@@ -143,7 +143,7 @@ def test_the_reason_is_told(folder: Path) -> None:
     with Container() as inside, driven(folder, "host", "580.95.05") as here:
         innocent = inside.start(cuda=False)
         on(here, outside(innocent.pid))
-        assert "is not seen to have a GPU open" in kill(here, inside, None)[1]
+        assert "with this PID here has no GPU open" in kill(here, inside, None)[1]
 
 
 def command_of(frame: Json, pid: int) -> str | None:

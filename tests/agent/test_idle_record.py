@@ -176,7 +176,7 @@ def selected(here: Machine, *words: str) -> str:
 
 def test_kill_knows_them_as_well(here: Machine, folder: Path) -> None:
     pid = here.pids["job"]
-    unknown = "for how long one is idle is known while a gputop of yours runs"
+    unknown = "idle times are known only while a gputop of yours runs"
     assert unknown in selected(here, "idle>10m")
     with Agent(here, interval=0.2) as agent:
         record = held(agent, folder)

@@ -202,7 +202,7 @@ def test_what_is_remembered_is_bounded(here: Here) -> None:
     [
         ("cuInit", 999, "cuInit failed with CUDA error 999"),
         ("cuDeviceGetUuid_v2", 101, "cuDeviceGetUuid_v2 failed with CUDA error 101"),
-        ("cuInit", -11, "the process that asked died of signal 11 (Segmentation fault)"),
+        ("cuInit", -11, "the process that asked it died of signal 11 (Segmentation fault)"),
     ],
 )
 def test_errors(here: Here, function: str, error: int, problem: str) -> None:
@@ -237,7 +237,7 @@ def test_a_libcuda_without_cuda(
     shutil.copy(library, tmp_path / "libcuda.so.1")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     problem = Prober().ask("0", None, NOTHING).problem or ""
-    assert problem.startswith("the process that asked ended with status 1: AttributeError: ")
+    assert problem.startswith("the process that asked it ended with status 1: AttributeError: ")
     assert problem.endswith("undefined symbol: cuInit")
 
 
@@ -281,7 +281,7 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
             "the CUDA driver did not answer within 0.5 s"
         )
         assert prober.ask(None, None, NOTHING).problem == (
-            "the CUDA driver still holds the process that asked it before"
+            "an earlier query still hangs in the CUDA driver"
         )
     assert machine.calls() == [("cuInit", None)]
     machine.heal()

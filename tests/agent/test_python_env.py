@@ -160,7 +160,7 @@ def test_the_message_of_article_000(environment: Environment, libraries: Librari
         "tensorflow 2.3.1, built for CUDA 10.1: libcudart.so.10.1, libcudnn.so.7 can be loaded"
     )
     [check] = environment.checks(cuda="9.2")[:1]
-    assert (check.level, check.advice) == ("error", "update the driver, or take an older build")
+    assert (check.level, check.advice) == ("error", "update the driver, or install an older build")
 
 
 @pytest.mark.system
@@ -184,7 +184,7 @@ def test_tensorflow_that_does_not_say_its_cuda(environment: Environment) -> None
     check = environment.check()
     assert check.level == "warning"
     assert check.text == (
-        "tensorflow 1.14.0, which does not say for what CUDA it is built: what it loads is not"
+        "tensorflow 1.14.0, which does not say what CUDA it is built for: what it loads is not"
         " known"
     )
     assert "https://www.tensorflow.org/" in (check.advice or "")
@@ -217,7 +217,8 @@ def test_tensorflow_and_the_kernels_it_has(environment: Environment) -> None:
         ("warning", 'programs end with "no kernel image is available"'),
     ]
     assert found[0].text.startswith(
-        f"tensorflow 2.18.0 has no kernels for compute capability 12.0 (GPU 1, 2), but for {listed}"
+        "tensorflow 2.18.0 has no kernels for compute capability 12.0 (GPU 1, 2), only for"
+        f" {listed}"
     )
 
 
@@ -283,7 +284,7 @@ def test_torch_without_kernels_for_the_gpus(environment: Environment) -> None:
     lacking = [check for check in found if "no kernel image is available" in check.text]
     assert [check.level for check in lacking] == ["error"]
     assert lacking[0].text.startswith(
-        "torch 2.11.0 has no kernels for compute capability 7.0 (GPU 0, 1), but for sm_75 sm_80"
+        "torch 2.11.0 has no kernels for compute capability 7.0 (GPU 0, 1), only for sm_75 sm_80"
     )
     assert "https://pytorch.org/" in (lacking[0].advice or "")
     mixed = environment.checks(gpus={"7.0": [0], "9.0": [1, 2]})

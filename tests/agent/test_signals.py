@@ -297,7 +297,7 @@ def test_identity_changed(here: Machine) -> None:
             other.kill()
     assert lives
     assert told["outcome"] == "identity_changed"
-    assert told["words"] == "another process has this number now; nothing was sent"
+    assert told["words"] == "another process has this PID now; nothing was sent"
 
 
 @pytest.mark.system
@@ -337,7 +337,7 @@ def test_refused(here: Machine) -> None:
                 "0 and negative numbers are groups",
             ),
             (target(own, forced=True), "quit it"),
-            (target(os.getpid()), f"{OURSELVES}: not without a confirmation"),
+            (target(os.getpid()), f"{OURSELVES}: this needs a confirmation"),
         ]
         told = verdicts_of(agent, send(agent, *(target for target, _ in cases), number=15))
         assert [verdict["outcome"] for verdict in told] == ["refused"] * len(cases)
@@ -347,7 +347,7 @@ def test_refused(here: Machine) -> None:
         if NESTED:  # and on no GPU
             assert first["outcome"] in ("other_namespace", "refused")
         elif os.getuid() in (0, Path("/proc/1").stat().st_uid):
-            words = "it is process 1, and everything here ends with it: not without a confirmation"
+            words = "it is process 1, and everything here ends with it: this needs a confirmation"
             assert (first["outcome"], first["words"]) == ("refused", words)
         else:
             assert first["outcome"] == "not_permitted"
@@ -371,7 +371,7 @@ def test_anothers_process_wants_a_confirmation(here: Machine, start: Start) -> N
         assert (check["outcome"], check["caution"]) == ("alive", "foreign")
         told = verdict(agent, target(program.pid))
         assert told["outcome"] == "refused"
-        assert "not without a confirmation" in told["words"]
+        assert "this needs a confirmation" in told["words"]
         assert program.poll() is None
         assert verdict(agent, target(program.pid, forced=True))["outcome"] == "exited"
 

@@ -97,7 +97,7 @@ def test_who_is_hidden_has_not_ended(how: str, why: str, start: Start) -> None:
     program = start(READY)
     [(outcome, words, _)] = in_child(lambda: hidden(how), order_for(program.pid))
     assert (outcome, program.poll()) == ("unknown", None)
-    assert words.startswith(f"it could not be looked at: {why}; nothing was sent")
+    assert words.startswith(f"it could not be checked: {why}; nothing was sent")
 
 
 @needs_root
@@ -122,7 +122,7 @@ def test_kill_of_who_is_hidden(
     less = ("--regid", "1", "--clear-groups", "--bounding-set", "-sys_ptrace", "--")
     prefix = ("unshare", "-m", "sh", "-c", hide, "sh", *less)
     status, told, errors = kill(here, *(words or (program.pid,)), "--foreign", prefix=prefix)
-    outcome, words_of = "unknown", "could not be looked at"
+    outcome, words_of = "unknown", "could not be checked"
     if NESTED:
         outcome, words_of = "other_namespace", "no process here is known to be the one"
     assert (status, [verdict["verdict"] for verdict in told]) == (1, [outcome])
@@ -133,7 +133,7 @@ def test_kill_of_who_is_hidden(
 
 
 COVERS = {
-    "empty": ("/dev/null", "/proc is not as usual"),
+    "empty": ("/dev/null", "/proc cannot be read"),
     "an error": ("/proc/{pid}/mem", "Input/output error"),
 }
 
@@ -146,7 +146,7 @@ def test_a_proc_that_does_not_answer(how: str, start: Start) -> None:
     mount = f"mount --bind {cover.format(pid=program.pid)} /proc/{program.pid}/stat"
     [(outcome, words, _)] = in_child(lambda: mounted(mount), order_for(program.pid))
     assert (outcome, program.poll()) == ("unknown", None)
-    assert words.startswith(f"it could not be looked at: {why}; nothing was sent")
+    assert words.startswith(f"it could not be checked: {why}; nothing was sent")
 
 
 @needs_root
@@ -262,7 +262,7 @@ def test_root_of_a_container_is_not_root(here: Machine, boxed: Callable[..., int
         status, told, errors = kill(here, *words)
         verdicts = sorted((verdict["pid"], verdict["verdict"]) for verdict in told)
         assert (status, verdicts) == (1, [(pid, "refused") for pid in pids]), words
-        assert errors.count("it is root's, in a container: not without a confirmation") == 3
+        assert errors.count("it is root's, in a container: this needs a confirmation") == 3
         assert "--foreign" in errors
         assert all(map(lives, pids))
 
@@ -405,10 +405,10 @@ def test_what_cannot_be_read_is_not_ours(start: Start) -> None:
     [(outcome, words, _)] = in_child(become_nobody, order_for(program.pid))
     if NESTED:  # whether it is on a GPU cannot be read either
         assert outcome == "other_namespace"
-        assert "what the process that has this PID here has open may not be seen by you" in words
+        assert "you may not see what the process with this PID has open here" in words
     else:
         assert outcome == "refused"
-        assert "cannot be read: not without a confirmation" in words
+        assert "cannot be read: this needs a confirmation" in words
     assert program.poll() is None
 
 

@@ -216,7 +216,7 @@ def test_a_copy_of_the_program(h200x8: Machine) -> None:
     done = run(h200x8, code)
     assert done.stderr == ""
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        "this is a copy of the process that watches: watch anew in it",
+        "this is a fork of the process that watches: call watch() again in it",
         8,
         8,
         [0, True, 8, 8],

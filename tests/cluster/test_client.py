@@ -102,7 +102,7 @@ def test_headers_go_to_the_server_and_nowhere_else(server: AnsweringServer) -> N
     with answering() as other:
         server.status, server.headers = 302, {"Location": other.url}
         for ask in (lambda: client.query("up"), lambda: client.values("job", "{}", 60)):
-            with pytest.raises(SourceError, match=r"elsewhere \(HTTP status 302") as raised:
+            with pytest.raises(SourceError, match=r"redirects \(HTTP status 302") as raised:
                 ask()
             assert "secret" not in str(raised.value)
         assert other.asked == []

@@ -162,7 +162,7 @@ async def test_a_host_opens_as_prometheus_knows_it(server: Prometheus) -> None:
         await cluster.press("down", "down", "enter")
         assert isinstance(cluster.app.screen, MainScreen)
         await cluster.until(lambda: "H200" in cluster.text)
-        assert "from Prometheus (its name is none for ssh)" in cluster.lines[0]
+        assert "from Prometheus (ssh does not take its name)" in cluster.lines[0]
         heading = "hung!:9835 · 1 alarm (H) · 2 GPUs · 2 users seen "
         await cluster.until(lambda: heading in cluster.lines[0])  # a second answer has who and why
         assert cluster.lines[0].endswith(" 1s ")

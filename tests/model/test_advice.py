@@ -275,7 +275,7 @@ MISTAKES: list[tuple[str, str, list[str]]] = [
     (f"{N}=0;1 python t.py", "command called 1", ["shell-semicolon"]),
     (f"{N}=$0 python t.py", "$0 is known only when it runs", ["shell-dollar"]),
     (f"{N}=$1 python t.py", "$1 is known only when it runs", []),
-    (f'{N}="0,1 python t.py', '"0,1 is not followed to an end', []),
+    (f'{N}="0,1 python t.py', '"0,1 cannot be followed to its end', []),
     (f"set {N}=1; python t.py", f"what set does with {N}=1", ["shell-set"]),
     ("CUDA_VISIBLE-DEVICES=1 python t.py", "command called CUDA", ["name-typo"]),
     ("NVIDIA_VISIBLE_DEVICES=1 python t.py", f"it does not name {N}", [CONTAINER_ID]),

@@ -23,7 +23,7 @@ ONE_PROBLEM: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"memory_used": None}, {}, "in use is not known"),
     ({"memory_free": 19 * GIB}, {"min_free": 20 * GIB}, "19.0G of its memory unused"),
     ({"memory_free": None}, {"min_free": 20 * GIB}, "free is not known"),
-    ({"memory_total": 16 * GIB}, {"min_free": 20 * GIB}, "16.0G of memory in all"),
+    ({"memory_total": 16 * GIB}, {"min_free": 20 * GIB}, "only 16.0G of memory"),
     ({"utilization": 0.11}, {}, "11 % busy, more than 10 %"),
     ({"utilization": None}, {}, "its utilization is not known"),
     ({}, {"exclude": ("0",)}, "excluded"),
@@ -49,7 +49,7 @@ def test_every_refusal_has_its_reason(
     choice = choose([frame([card(**fields)])], PickRequest(**wanted))
     assert (choice.gpus, choice.suitable) == (None, 0)
     assert reason in choice.reasons[0]
-    lasting = {"MIG", "prohibited", "in all", "excluded", "hides"}
+    lasting = {"MIG", "prohibited", "of memory", "excluded", "hides"}
     assert choice.possible is not any(word in reason for word in lasting)
 
 

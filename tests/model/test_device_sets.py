@@ -33,7 +33,7 @@ def numbers(found: DeviceSet) -> list[int] | None:
 def test_container(text: str | None, inside: list[int] | None) -> None:
     found = container_set(h100(4), text)
     assert numbers(found) == inside
-    assert found.because
+    assert found.reason
 
 
 @pytest.mark.parametrize("text", ["0:1,1", "MIG-0-4-0,GPU-1"])

@@ -19,6 +19,7 @@ from gputop.model.processes.filter import parse
 from gputop.model.processes.process_rows import rows
 from gputop.model.processes.views import View
 from tests.builders import GIB, frame, gpu, process
+from tests.model.test_pick_mig import part
 
 IDLE_AFTER = 600.0
 UP = HostLink("connected", "installed", age=0.4, round_trip=0.02)
@@ -68,7 +69,7 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
 @pytest.mark.parametrize(
     ("state", "level", "words"),
     [
-        (of_host("a", None, HostLink("waiting")), None, "waits for its turn"),
+        (of_host("a", None, HostLink("waiting")), None, "waiting for its turn"),
         (of_host("a", None, HostLink("connecting")), None, "connecting"),
         (of_host("a", None, HostLink("connecting"), failure="refused"), "error",
          "refused; connecting"),
@@ -76,7 +77,7 @@ def test_a_lamp_is_the_gravest_that_fits(kind: LampKind, card: Gpu) -> None:
          "log in with L: publickey"),
         (of_host("a", frame(), HostLink("ended", words="refused"), retry_in=3.5), "error",
          "refused; again in 3s"),
-        (of_host("a", None, UP), None, "waits for the driver"),
+        (of_host("a", None, UP), None, "waiting for the driver"),
         (of_host("a", None, HostLink("connected", age=9.0)), "error", "no answer for 9s"),
         (of_host("a", replace(frame(), problem=Problem(code="no_gpu", text="m", advice=""))),
          "error", "m"),
@@ -132,9 +133,28 @@ def test_sums_and_free_gpus() -> None:
     fleet = Fleet(IDLE_AFTER)
     busy = frame([gpu(0), gpu(1), gpu(2), gpu(3)], [process(7, on=1, user="bob")])
     fleet.take([of_host("a", busy), of_host("b", busy), of_host("c", None, HostLink("ended"))])
-    assert fleet.totals == (3, 2, 1, 8, 6, 1)
-    assert free_gpus(fleet.rows) == [("a", "0,2-3"), ("b", "0,2-3")]
+    assert fleet.totals == (3, 2, 1, 8, 6, (0, 0), 1)
+    assert free_gpus(fleet.rows) == ["a:0,2-3", "b:0,2-3"]
     assert [row.row.host for row in fleet.processes] == ["a", "b"]
+
+
+def test_slices_are_counted_apart_from_whole_gpus() -> None:
+    """A lamp for each slice; the GPU that they are parts of is no free GPU."""
+    divided = gpu(0, mig_mode=True, mig=(part(1), part(2), part(3, memory_used=GIB)))
+    train = process(7, gpu_instance=1, compute_instance=0)
+    one, both = frame([divided], [train]), frame([divided, gpu(1)], [train])
+    fleet = Fleet(IDLE_AFTER)
+    fleet.take([of_host("one", one), of_host("both", both)])
+    summaries = [row.summary for row in fleet.rows if row.summary]
+    lamps = ("used", "free", "used")
+    assert [summary.lamps for summary in summaries] == [lamps, (*lamps, "free")]
+    assert [summary.free_indices for summary in summaries] == [(), (1,)]
+    assert (fleet.totals.gpus, fleet.totals.free, fleet.totals.slices) == (3, 1, (2, 6))
+    assert free_gpus(fleet.rows) == ["one: 1 of 3 slices", "both:1, 1 of 3 slices"]
+    assert [row.host for row in ordered(fleet.rows, "free")] == ["both", "one"]
+    late = of_host("late", one, UP._replace(age=7.0))
+    fleet.take([late])
+    assert (fleet.totals.slices.words, free_gpus(fleet.rows)) == ("", [])
 
 
 def test_sums_of_what_is_not_known_are_not_0() -> None:
@@ -162,7 +182,7 @@ def test_a_host_that_claims_to_be_another_one() -> None:
     assert (first.remark, second.remark) == ("a.lab claims to be this machine", "claims to be a")
     assert (first.level, second.level, third.same_machine_as) == ("warning", "warning", None)
     assert (fleet.totals.gpus, fleet.totals.free) == (2, 1)
-    assert free_gpus(fleet.rows) == [("container", "4")]
+    assert free_gpus(fleet.rows) == ["container:4"]
     busy, other = process(7, user="bob"), process(8, user="eve")
     true = of_host("a", frame([gpu(0)], [busy]))
     for lie in (frame([gpu(0)], [other]), frame([gpu(0)], [busy, other])):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import Layers
 from gputop.model.cuda.inventory import Inventory, frame_inventory
 from gputop.model.cuda.mapping_query import (
@@ -22,7 +20,7 @@ from gputop.model.cuda.mapping_query import (
     who_is_on,
 )
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.builders import GIB, frame, gpu, process
 
@@ -225,12 +223,8 @@ def test_what_the_driver_says_may_be_a_surprise() -> None:
 
 def offered(text: str, machine: Frame = FOUR, order: str | None = None) -> str | None:
     found = ask(text, machine, order)
-    return completion(text, found, frame_inventory(machine), lambda named: free(machine, named))
-
-
-def free(machine: Frame, named: Sequence[CudaDevice]) -> Gpu | None:
-    gpus = suggest([machine], OWN, named).gpus
-    return gpus[0] if gpus else None
+    inventory = frame_inventory(machine)
+    return completion(text, found, inventory, lambda named: suggest([machine], OWN, named))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_what_cannot_be_shown_as_it_is_is_refused(value: str) -> None:
     mapping = resolve(value, h100(2))
     assert quoted(value) is None
     assert export_line(mapping) is None
-    assert (why_no_line(mapping) or "").startswith("no line for a shell: CUDA_VISIBLE_DEVICES ")
+    assert (why_no_line(mapping) or "").startswith("no shell line: CUDA_VISIBLE_DEVICES ")
     assert (why_no_line(mapping) or "").isascii()
 
 

@@ -292,4 +292,4 @@ def test_under_way_until_it_is_over() -> None:
     assert (under_way.words(), under_way.handle(over), under_way.lose()) == ("", None, False)
     under_way.add(order)
     assert under_way.lose()
-    assert under_way.words() == "agent ended: end of 2 signals unknown"
+    assert under_way.words() == "agent ended: outcome of 2 signals unknown"

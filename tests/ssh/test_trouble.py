@@ -75,7 +75,7 @@ def words_of(sshd: Sshd, name: str, script: str) -> str:
 def test_floods_before_the_agent(sshd: Sshd) -> None:
     assert words_of(sshd, "talks", "yes").startswith("the host did not answer as a shell does")
     zeros = words_of(sshd, "zeros", _ZEROS % 1e5 + "; sleep 100")
-    assert zeros == "the host sent a line that is too long: it is left alone"
+    assert zeros == "the host sent a line that is too long: disconnected"
     errors = words_of(sshd, "errors", "exec cat /dev/zero >&2")
     assert errors == "the host sends more than an agent would: disconnected"
     assert words_of(sshd, "ends", "exit 3") == "the agent ended with status 3"
@@ -87,7 +87,7 @@ def test_floods_before_the_agent(sshd: Sshd) -> None:
 
 def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
     line = words_of(sshd, "line", _TELLS + _ZEROS % 17e6 + "; sleep 100")
-    assert line == "the host sent a line that is too long: it is left alone"
+    assert line == "the host sent a line that is too long: disconnected"
     garbage = words_of(sshd, "garbage", f"{_TELLS}yes")
     assert garbage.startswith("the agent sent a line that is not a message")
     (tmp_path / "lines").write_bytes(b"".join(lines_of(stream())))

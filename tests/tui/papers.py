@@ -8,9 +8,9 @@ from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame
 from gputop.model.metrics.history import History
 from gputop.sources.source import Moment
-from gputop.tui.pages.base import ShownFrame
 from gputop.tui.panes.lines import StyledLine, width_of
 from gputop.tui.panes.paper import Paper
+from gputop.tui.snapshot import Snapshot
 
 
 def written(lines: Iterable[StyledLine], paper: Paper) -> str:
@@ -23,12 +23,12 @@ def written(lines: Iterable[StyledLine], paper: Paper) -> str:
     return "\n".join(text)
 
 
-def shown_frames(*frames: Frame, moment: Moment = "now") -> Iterable[ShownFrame]:
+def shown_frames(*frames: Frame, moment: Moment = "now") -> Iterable[Snapshot]:
     """The frames as screens get them, with the history up to each."""
     history = History()
     for frame in frames:
         history.append(frame)
-        yield ShownFrame(frame, history, LogicalNames(frame), moment=moment)
+        yield Snapshot(frame, history, LogicalNames(frame), moment=moment)
 
 
 def section(page: str, name: str) -> list[str]:

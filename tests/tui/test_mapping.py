@@ -97,7 +97,7 @@ async def test_a_hostile_environment(monkeypatch: pytest.MonkeyPatch) -> None:
                 await screen.open_mapping()
         assert screen.mapping_state.mapping.value == value
         await screen.resize(200, 50)
-        assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.mapping_lines[-1]
+        assert "no shell line: CUDA_VISIBLE_DEVICES has" in screen.mapping_lines[-1]
         await screen.press("m", "end", "1")
         assert screen.mapping_state.mapping.value == "0,\ufffd]0;x\ufffd\ufffd[/]\ufffd1"
 

@@ -14,7 +14,9 @@ from gputop.tui.panes.mapping_lines import mapping_line, result_lines, shell_lin
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.mapping_text import certainty
 from gputop.tui.panes.paper import Paper
+from tests.builders import gpu, process
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, uuid_of
+from tests.model.test_pick_mig import divided, machine, part
 from tests.tui.papers import written
 
 FOUR = tuple(gpu_of(index) for index in range(4))
@@ -200,6 +202,20 @@ def test_the_variables_of_this_shell_bind_the_choice() -> None:
     answer = Answer(frame_of(*FOUR), inherited="3")
     answer.state.ask(text=None)
     assert any(line.startswith("free: GPU 3") for line in answer.lines)
+
+
+def test_a_slice_is_offered_where_no_gpu_can_be_had() -> None:
+    train = process(7, gpu_instance=1, compute_instance=0)
+    parts, full = divided(0, part(1), part(2), part(3)), (train, process(8, on=1))
+    answer = Answer(machine(parts, processes=(train,)))
+    line = "free: GPU 0:2 (2 of 3 slices)  export CUDA_VISIBLE_DEVICES=MIG-2-0"
+    assert line in answer.lines
+    assert answer.state.complete("") == "MIG-2-0"
+    assert answer.state.complete("MIG-2-0,") is None
+    mixed = Answer(machine(parts, gpu(1), processes=full))
+    assert "no GPU is free, but 2 of 3 slices (GPU 0: it is in MIG mode" in mixed.text
+    taken = Answer(machine(divided(0, part(1)), processes=(train,)))
+    assert "no slice is free (GPU 0:1: processes of alice)" in taken.text
 
 
 def test_full_does_not_flicker_while_use_goes_up_and_down_about_the_limit() -> None:

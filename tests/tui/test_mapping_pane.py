@@ -65,8 +65,8 @@ async def test_several_lines_are_pasted() -> None:
 
 NOT_KNOWN = (
     ("for i in 0 1; do\n  CUDA_VISIBLE_DEVICES=$i python t.py &\ndone", "i is set in a block"),
-    ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not give $GPU"),
-    ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 is not followed to an end"),
+    ("CUDA_VISIBLE_DEVICES=$GPU python t.py", "not understood: the text does not define $GPU"),
+    ("CUDA_VISIBLE_DEVICES='1 python t.py", "not understood: '1 cannot be followed to its end"),
     ("CUDA_VISIBLE_DEVICES\u00a0=1 python t.py", "not understood: it holds"),
     ("export CUDA_VISIBLE_DEVICES=1\n" + "echo 12345678\n" * 1200, "not understood: it is long"),
 )
@@ -338,7 +338,7 @@ async def test_a_value_that_is_not_text_is_not_asked(monkeypatch: pytest.MonkeyP
             request for request in screen.source.requests if not isinstance(request, Refresh)
         ] == []
         assert "copied" not in screen.text
-        assert "no line for a shell: CUDA_VISIBLE_DEVICES has" in screen.text
+        assert "no shell line: CUDA_VISIBLE_DEVICES has" in screen.text
 
 
 # --- copies ------------------------------------------------------------------------------------

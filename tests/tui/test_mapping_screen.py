@@ -185,7 +185,7 @@ async def test_the_order_by_key_and_by_field() -> None:
     async with shown(frame_of(*mixed), size=WIDE) as screen:
         await screen.press("M")
         assert "which is cuda:0 is not known" in screen.text
-        assert "visible, which of them is not known" in screen.text
+        assert "visible, but its name is not known" in screen.text
         await screen.press("o")
         assert "PCI_BUS_ID" in screen.line_with("CUDA_DEVICE_ORDER")
         assert len(logical(screen)) == 2

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from textual.message import Message
 
+from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.process_id import ProcessLiveness
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness
 from gputop.sources.feed import Feed
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import MarkReached
+from gputop.tui.snapshot import Snapshot
 from tests.builders import id_of
 from tests.builders_tui import NOON, Silence, frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory, needs_everybody
@@ -62,7 +64,7 @@ async def test_the_first_is_marked_where_none_is_selected_and_nothing_of_the_pas
         await screen.press("W")
         assert screen.line_with("--seed 1").startswith("W")
         await screen.press("W")
-        screen.main.show_frame(BUSY, History(), 1.0, "past")
+        screen.main.show_frame(Snapshot(BUSY, History(), LogicalNames(BUSY), "past"))
         await screen.press("W")
         assert "only live processes and GPUs can be marked" in screen.text
         assert screen.line_with("--seed 1").startswith("▸")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -116,6 +117,28 @@ async def test_back_on_and_to_now() -> None:
         assert "this is now" in screen.lines[-1]
 
 
+async def test_pages_show_the_keys_that_work_in_the_past() -> None:
+    async with two_minutes() as screen:
+        await screen.press("end", "enter")
+        assert " Esc back  e values  t stack  F9 signal  " in screen.lines[-1]
+        await screen.press(",")
+        moves = ", . step  < > minute"
+        assert f"PAST -1s  {moves}  Esc back  j k PgDn scroll" in screen.lines[-1]
+        await screen.press("question_mark")
+        assert not re.search("Python stack|another signal", screen.text)
+        await screen.press("escape", "escape", "tab", "down", "enter")
+        assert f"{moves}  Esc back  G graphs" in screen.lines[-1]
+        await screen.press("p")
+        assert screen.lines[-1].startswith(" Esc back  G graphs")
+        await screen.press("p")
+        assert f"PAUSED  {moves}  p resume  Esc back" in screen.lines[-1]
+        await screen.press("escape")
+        assert screen.lines[-1].startswith(f" {moves}  p resume  Enter open  ")
+        assert "p pause" not in screen.lines[-1]
+        await screen.press("p")
+        assert "p pause" in screen.lines[-1]
+
+
 async def test_keys_that_move_work_in_the_past_and_two_return() -> None:
     async with two_minutes() as screen:
         await screen.press("<", "end", "up", "tab", "tab", "home", "enter", "q", *str(ENDED))
@@ -147,7 +170,7 @@ async def test_pages_show_the_past_and_ask_nothing_of_now() -> None:
             assert "this is the past" in screen.text
             await screen.press(",", "enter")
             await screen.press("escape", "v")
-            assert "the driver can only be asked of now" in screen.text
+            assert "the driver can only be asked about now" in screen.text
         await screen.press("escape", "enter")
         assert any(isinstance(request, Detail) for request in screen.source.requests)
 

@@ -14,7 +14,7 @@ from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.process_lines import detail_lines, process_lines
-from gputop.tui.pages.process_subject import ProcessSubject
+from gputop.tui.pages.process_state import ProcessPageState
 from gputop.tui.panes.paper import Paper
 from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of
@@ -56,18 +56,18 @@ def detail_of(**values: Any) -> ProcessDetail:
     return ProcessDetail(IT, **{**usual, **values})
 
 
-def subject_of(*frames: Frame, detail: ProcessDetail | None = None) -> ProcessSubject:
+def subject_of(*frames: Frame, detail: ProcessDetail | None = None) -> ProcessPageState:
     """Process 401 of the first frame, as it is known after the last."""
     process = next(process for process in frames[0].processes if process.pid == 401)
-    subject = ProcessSubject(frames[0].key(process))
+    state = ProcessPageState(frames[0].key(process))
     for shown in shown_frames(*frames):
-        subject.show(shown)
-    subject.take_detail(detail)
-    return subject
+        state.show(shown)
+    state.take_detail(detail)
+    return state
 
 
-def page_of(subject: ProcessSubject, paper: Paper = WIDE) -> str:
-    lines = [*process_lines(paper, subject), *detail_lines(paper, subject)]
+def page_of(state: ProcessPageState, paper: Paper = WIDE) -> str:
+    lines = [*process_lines(paper, state), *detail_lines(paper, state)]
     return written(lines, paper)
 
 
@@ -157,34 +157,34 @@ def test_a_zombie_that_was_never_looked_at() -> None:
 
 def test_a_process_that_ended_keeps_its_last_figures() -> None:
     frames = frame_of(*GPUS, process_of(401, origin=PLACE)), frame_of(*GPUS, time=NOON + 60)
-    subject = subject_of(*frames, detail=detail_of())
-    assert (subject.ended, subject.can_be_read) == (True, False)
-    assert subject.take_detail(ProcessDetail(IT, gone=True))
-    text = page_of(subject)
+    state = subject_of(*frames, detail=detail_of())
+    assert (state.ended, state.can_be_read) == (True, False)
+    assert state.take_detail(ProcessDetail(IT, gone=True))
+    text = page_of(state)
     for part in ("it has ended", "10.0G", "NCCL_DEBUG=INFO", "1m00s ago", "/home/alice/llama"):
         assert part in text
 
 
 def test_the_answer_about_another_process_is_not_taken() -> None:
-    subject = subject_of(frame_of(*GPUS, process_of(401)))
+    state = subject_of(frame_of(*GPUS, process_of(401)))
     for other in (id_of(401, START - 1), id_of(402, START)):
-        assert not subject.take_detail(replace(detail_of(), process=other))
-        assert not subject.take_stack(ProcessStack(other, ("Thread of another",)))
-    assert "being read" in page_of(subject)
-    assert subject.take_stack(ProcessStack(IT, ("Thread 1",)))
-    assert "  Thread 1\n" in f"{page_of(subject)}\n"
+        assert not state.take_detail(replace(detail_of(), process=other))
+        assert not state.take_stack(ProcessStack(other, ("Thread of another",)))
+    assert "being read" in page_of(state)
+    assert state.take_stack(ProcessStack(IT, ("Thread 1",)))
+    assert "  Thread 1\n" in f"{page_of(state)}\n"
 
 
 def test_the_past_has_no_details_of_now() -> None:
-    subject = subject_of(frame_of(*GPUS, process_of(401)), detail=detail_of())
+    state = subject_of(frame_of(*GPUS, process_of(401)), detail=detail_of())
     [past] = shown_frames(frame_of(*GPUS, process_of(401), time=NOON - 30), moment="past")
-    subject.show(past)
-    text = page_of(subject)
+    state.show(past)
+    text = page_of(state)
     assert "not kept for the past" in text
     assert "NCCL_DEBUG" not in text
     [before_start] = shown_frames(frame_of(*GPUS, time=START - 5), moment="past")
-    subject.show(before_start)
-    assert "not started yet at this time; later values are shown" in page_of(subject)
+    state.show(before_start)
+    assert "not started yet at this time; later values are shown" in page_of(state)
 
 
 def test_its_past() -> None:
@@ -223,11 +223,11 @@ def test_a_mig_device() -> None:
 
 def test_a_process_that_is_not_here() -> None:
     process = process_of(401, start_time=None, command=None, elsewhere=True, user=None, state=None)
-    subject = subject_of(frame_of(*GPUS, process))
-    text = page_of(subject)
+    state = subject_of(frame_of(*GPUS, process))
+    text = page_of(state)
     assert "The PID may be the host's: no process here is known to be it." in text
     assert text.count("unknown: the process is not in this /proc") == 4
-    assert not subject.can_be_read
+    assert not state.can_be_read
 
 
 @pytest.mark.parametrize("width", [200, 80, 40, 10])
@@ -239,9 +239,9 @@ def test_hostile_values(width: int) -> None:
     variables = (EnvVariable("RANK", "gpu", hostile), EnvVariable(hostile, "secret"))
     detail = detail_of(variables=variables, devices=(hostile,),
                        children=(ChildProcess(id_of(7, START), START, hostile),))  # fmt: skip
-    subject = subject_of(frame_of(*GPUS, process), detail=detail)
-    subject.take_stack(ProcessStack(IT, (hostile,)))
-    text = page_of(subject, Paper(width, UNICODE))  # `written` measures each line
+    state = subject_of(frame_of(*GPUS, process), detail=detail)
+    state.take_stack(ProcessStack(IT, (hostile,)))
+    text = page_of(state, Paper(width, UNICODE))  # `written` measures each line
     assert "[/][red]"[: width - 2] in text
     if width >= 80:  # narrower, lines are cut
         assert text.count("訓") >= 5 * 150
@@ -249,15 +249,15 @@ def test_hostile_values(width: int) -> None:
 
 def test_ascii() -> None:
     process = process_of(401, command="python 訓練.py", origin=PLACE)
-    subject = subject_of(frame_of(*GPUS, process), detail=detail_of())
-    subject.take_stack(ProcessStack(IT, ("  訓練 (a.py:1)",)))
-    text = page_of(subject, Paper(120, ASCII))
+    state = subject_of(frame_of(*GPUS, process), detail=detail_of())
+    state.take_stack(ProcessStack(IT, ("  訓練 (a.py:1)",)))
+    text = page_of(state, Paper(120, ASCII))
     assert text.isascii()
     assert "running, CPU%" in text
 
 
 def test_the_key_is_that_of_the_process() -> None:
-    subject = ProcessSubject(ProcessKey("boot", id_of(401, START - 1)))
+    state = ProcessPageState(ProcessKey("boot", id_of(401, START - 1)))
     for shown in shown_frames(frame_of(*GPUS, process_of(401))):
-        subject.show(shown)
-    assert (subject.rows, subject.ended) == ([], True)
+        state.show(shown)
+    assert (state.rows, state.ended) == ([], True)

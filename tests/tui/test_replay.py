@@ -82,6 +82,16 @@ async def test_the_keys_of_a_replay_are_written_as_in_the_help(
             assert re.search(rf"^ {re.escape(keys)} |  {re.escape(keys)} ", screen.text, re.M)
 
 
+async def test_pages_show_the_keys_of_a_replay(hour: Path) -> None:
+    async with replayed(hour, NOON, (200, 50)) as screen:
+        await screen.press("end", "enter")
+        times = ", . step  < > minute  t time  Space run  1-9 speed"
+        assert f"REPLAY {clock(0)}  {times}  Esc back  j k PgDn scroll" in screen.lines[-1]
+        await screen.press("question_mark")
+        assert "Go to a time" in screen.text
+        assert "Python stack" not in screen.text
+
+
 async def test_the_ends_and_what_is_missing_are_said(tmp_path: Path) -> None:
     numbers = [*range(60), *range(180, HOUR)]
     path = record(tmp_path / "gap.gputop", numbers)

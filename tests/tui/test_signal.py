@@ -96,7 +96,7 @@ async def test_several_want_the_word(keys: list[str]) -> None:
         if "d" in keys:
             check = orders(screen)[0]
             root = Verdict(request_id=check.id, process=check.targets[0].process, signal=0,
-                           outcome="alive", words="it is there")  # fmt: skip
+                           outcome="alive", words="it is running")  # fmt: skip
             child = structs.replace(root, process=id_of(900), parent=root.process.pid)
             screen.app.screen._state._handle_check((root, child))  # type: ignore[attr-defined]
             await screen.press("d")

@@ -287,7 +287,7 @@ async def test_escape_is_never_too_soon() -> None:
 
 
 async def test_what_could_not_be_looked_at_is_said_and_not_signalled() -> None:
-    words = "it could not be looked at: /proc does not show it; nothing was sent"
+    words = "it could not be checked: /proc does not show it; nothing was sent"
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("j", "f9")
         await answer(screen, "unknown", words=words)

@@ -254,7 +254,7 @@ def test_the_agent_ends_while_one_waits(
         assert "▸[ Close ]" in terminal.text
         terminal.send(b"\x1b")
         terminal.wait_for(lambda: "[ Close ]" not in terminal.text)
-        terminal.wait_for("agent ended: end of 1 signal unknown")
+        terminal.wait_for("agent ended: outcome of 1 signal unknown")
         terminal.wait_for(
             lambda: [agent_pid for agent_pid in agents(terminal) if agent_pid != agent]
         )
@@ -312,7 +312,7 @@ def test_a_gpu_that_hangs_and_a_number_that_is_used_again(here: Machine, log: Pa
             terminal.wait_for(f"filter: {pid}")
             terminal.wait_for(lambda: "987654" not in terminal.text)
             terminal.send(b"zj\x1b[20~")
-            terminal.wait_for("it could not be looked at: nothing is known of it from when its GPU")
+            terminal.wait_for("it could not be checked: its start time was not known when the")
             assert "987654" not in terminal.text
             assert "[ Send" not in terminal.text
             terminal.send(b"\t\t\x1b")

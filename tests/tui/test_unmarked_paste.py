@@ -17,7 +17,7 @@ from tests.tui.live import running
 FRAME = frame_of(
     gpu_of(0), gpu_of(1), process_of(301, user="amy"), process_of(302, gpu=1, user="bob")
 )
-IGNORED = "pasted text is no command"
+IGNORED = "pasted text is not a command"
 TEXTS = (
     "Tesla V100\n",
     "TITAN",

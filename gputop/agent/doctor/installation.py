@@ -30,7 +30,7 @@ _RELOAD = (
     "the driver was updated while it was loaded: reboot; or, when no process uses a GPU,"
     " sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"
 )
-_FAILED = {"error": "loading it crashes, or does not come back"}
+_FAILED = {"error": "loading it crashes or hangs"}
 _TOOLKIT = "start it with the NVIDIA container toolkit (docker run --gpus all)"
 _CONTAINERS = {".dockerenv": "docker", "run/.containerenv": "podman"}
 _VARIABLES = {
@@ -101,7 +101,7 @@ def installation_checks(
     yield from _cards(frame, root, inside)
     yield Finding("ok", "machine", f"inside a container ({inside})" if inside else "no container")
     if frame.host.nested:
-        yield Finding("warning", "PID namespace", "not the machine's first one: the driver tells"
+        yield Finding("warning", "PID namespace", "not the first of the machine: the driver lists"
                       f" {_listed_pids(frame)}",
                       "docker run --pid=host shows who is on the GPUs")  # fmt: skip
 
@@ -110,7 +110,7 @@ def _listed_pids(frame: Frame) -> str:
     """Return which processes the driver lists in a container, as far as this frame shows."""
     if any(gpu.listed == "ours" for gpu in frame.gpus):
         return "only this container's own processes, so whether a GPU is free is not known"
-    return "processes of the host, which have other numbers here"
+    return "processes of the host, which have other PIDs here"
 
 
 def _module(version: str | None, answers: bool, inside: str | None) -> Finding:
@@ -178,7 +178,7 @@ def _nodes(dev: Path, answers: bool, inside: str | None) -> Iterator[Finding]:
     if not names:
         yield _missing(answers, "device nodes", f"no {dev}/nvidia*", make)
     elif "nvidia-uvm" not in names:
-        text = f"no {dev}/nvidia-uvm, which CUDA needs and, outside of containers, makes"
+        text = f"no {dev}/nvidia-uvm, which CUDA needs (outside of containers it creates it)"
         yield _missing(not inside, "device nodes", text, make)
     if names and not denied:
         yield Finding("ok", "device nodes", " ".join(names))
@@ -190,7 +190,7 @@ def _missing(harmless: bool, code: str, text: str, advice: str) -> Finding:
 
 def _permission(node: Path) -> str:
     status, uid = node.stat(), os.getuid()
-    always = f"sudo chmod a+rw {node}; for good: NVreg_DeviceFileMode=0666 of the module nvidia"
+    always = f"sudo chmod a+rw {node}; permanently: NVreg_DeviceFileMode=0666 of the module nvidia"
     try:
         group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -198,7 +198,7 @@ def _permission(node: Path) -> str:
     if status.st_mode & 0o060 != 0o060 or group.gr_gid == 0:
         return always
     if user in group.gr_mem:
-        return f"you are in its group {group.gr_name} since you logged in: log in again"
+        return f"you joined its group {group.gr_name} after you logged in: log in again"
     return f"join its group: sudo usermod -aG {group.gr_name} {user}, then log in again"
 
 

@@ -87,7 +87,7 @@ def find_interpreter(given: str) -> str:
         if os.path.isfile(path) and os.access(path, os.X_OK):  # no name is too long for it
             return str(path.absolute())
     raise UsageError(
-        f"--python {printable(given, 200)}: no interpreter and no environment is there; give its"
+        f"--python {printable(given, 200)}: there is no interpreter or environment there; give its"
         " directory, or its bin/python"
     )
 
@@ -140,7 +140,7 @@ def _refusal(interpreter: str) -> Finding | None:
     try:
         reason = reason_untrusted(interpreter) or _reason_code_untrusted(_prefixes(interpreter))
     except OSError as error:
-        reason = f"{error.filename} cannot be looked at: {error.strerror}"
+        reason = f"{error.filename} cannot be checked: {error.strerror}"
     if reason is None:
         return None
     text = f"{interpreter} is not run as root, since others can change what it runs: {reason}"
@@ -262,7 +262,7 @@ def _build_checks(
         return
     if cuda is not None and not runs_on(build.cuda, cuda):
         text = f"{title} is built for CUDA {build.cuda}, and the driver runs CUDA up to {cuda}"
-        yield Finding("error", build.name, text, "update the driver, or take an older build")
+        yield Finding("error", build.name, text, "update the driver, or install an older build")
     libraries, listing = _libraries(build, packages)
     answer = _ask(interpreter, [listing, *libraries])
     if isinstance(answer, str):
@@ -299,14 +299,14 @@ def _kernel_checks(build: Build, gpus: Mapping[str, Sequence[int]]) -> Iterator[
             continue
         text = (
             f"{build.name} {build.version} has no kernels for compute capability {capability} (GPU"
-            f" {', '.join(map(str, gpus[capability]))}), but for {listed}: "
+            f" {', '.join(map(str, gpus[capability]))}), only for {listed}: "
         )
         if available == "ptx":
             yield Finding("warning", build.name, f"{text}it compiles them first",
                           "the first start takes long")  # fmt: skip
         else:
             text += 'programs end with "no kernel image is available"'
-            yield Finding(level, build.name, text, f"take a build that has them: {build.page}")
+            yield Finding(level, build.name, text, f"install a build that has them: {build.page}")
 
 
 def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -> Finding:
@@ -315,7 +315,7 @@ def _loaded(build: Build, libraries: Sequence[str], errors: Mapping[str, str]) -
     built = f"built for CUDA {build.cuda}"
     names = [Path(name).name for name in libraries]
     if not build.cuda:
-        built = "which does not say for what CUDA it is built"
+        built = "which does not say what CUDA it is built for"
     if errors:
         failed, first = [Path(name).name for name in errors], next(iter(errors.values()))
         search = os.environ.get("LD_LIBRARY_PATH")

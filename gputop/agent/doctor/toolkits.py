@@ -39,7 +39,7 @@ def toolkit_checks(
     for folder, version in kits.items():
         yield _toolkit(folder, version, cuda)
     if not kits:
-        yield Finding("info", "toolkit", "none: who compiles CUDA code needs one; most wheels bring"
+        yield Finding("info", "toolkit", "none: compiling CUDA code needs one; most wheels bring"
                       " their own libraries")  # fmt: skip
     yield from _cudnn(kits, root, environ)
     yield from _runtimes(container(root, environ), environ)
@@ -76,7 +76,7 @@ def _toolkit(folder: str, version: str | None, cuda: str | None) -> Finding:
     if version is None or cuda is None or runs_on(version, cuda):
         return Finding("ok", "toolkit", text)
     text += f": what it compiles does not run on this driver, which runs CUDA up to {cuda}"
-    return Finding("warning", "toolkit", text, "update the driver, or take an older toolkit")
+    return Finding("warning", "toolkit", text, "update the driver, or install an older toolkit")
 
 
 def _cudnn(kits: Iterable[str], root: Path, environ: Mapping[str, str]) -> Iterator[Finding]:

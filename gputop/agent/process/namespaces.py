@@ -121,10 +121,10 @@ def why_not_local(pid: int) -> str:
     if not (os.path.exists(f"/proc/{pid}") and _is_our_proc()):
         return "no process here has this PID"
     if not may_be_looked_at(pid):
-        return "what the process that has this PID here has open may not be seen by you"
+        return "you may not see what the process with this PID has open here"
     if NUMBERING.hosts:
         return "the driver reports the host's PIDs"
-    return "the process that has this PID here is not seen to have a GPU open"
+    return "the process with this PID here has no GPU open, as far as can be seen"
 
 
 def was_given_out(pid: int) -> bool:

@@ -132,7 +132,7 @@ def append(folder: Folder, name: str, data: bytes, most: int) -> None:
     """
     folder.check_ours()
     if not any(_append(folder, name, data, most) for _ in range(_TRIES)):
-        raise TimeoutError(errno.ETIMEDOUT, "other writers move it")
+        raise TimeoutError(errno.ETIMEDOUT, "other writers keep moving it")
 
 
 def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:

@@ -181,10 +181,10 @@ class ProcessHandle:
             gone = NotSentError("gone", _GONE) if self.ended else _unseen("/proc does not show it")
             raise gone from None
         if target.start_ticks is None:
-            raise _unseen("nothing is known of it from when its GPU named it")
+            raise _unseen("its start time was not known when the GPU listed it")
         if stat.start_ticks != target.start_ticks:
             raise NotSentError(
-                "identity_changed", "another process has this number now; nothing was sent"
+                "identity_changed", "another process has this PID now; nothing was sent"
             )
         return stat
 
@@ -242,13 +242,13 @@ def _unseen(why: Exception | str) -> NotSentError:
     """Return the error for an unreadable process, which need not have ended."""
     reason = why if isinstance(why, str) else getattr(why, "strerror", None)
     if reason is None:
-        reason = "out of memory" if isinstance(why, MemoryError) else "/proc is not as usual"
-    return NotSentError("unknown", f"it could not be looked at: {reason}; nothing was sent")
+        reason = "out of memory" if isinstance(why, MemoryError) else "/proc cannot be read"
+    return NotSentError("unknown", f"it could not be checked: {reason}; nothing was sent")
 
 
 def _elsewhere(pid: int) -> NotSentError:
     """Return the error for a driver's PID that may mean another process than the one here."""
-    words = f"no process here is known to be the one: {why_not_local(pid)}; nothing was sent"
+    words = f"which process here it is, is not known: {why_not_local(pid)}; nothing was sent"
     return NotSentError(
         "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
     )

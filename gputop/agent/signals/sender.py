@@ -224,7 +224,7 @@ class SignalSender:
             if has_device is False:
                 raise NotSentError("refused", _WITHOUT_DEVICE)
             if verdict.caution is not None and not attempt.target.forced and number != 0:
-                raise NotSentError("refused", f"{cautious(verdict)}: not without a confirmation")
+                raise NotSentError("refused", f"{cautious(verdict)}: this needs a confirmation")
             discarded = number != 0 and process.discards(number)
             process.send(number)
             discarded = discarded and process.discards(number)
@@ -233,7 +233,7 @@ class SignalSender:
             attempt.close()
             return
         if number == 0:
-            words = cautious(verdict) or "it is there"
+            words = cautious(verdict) or "it is running"
             attempt.say("alive", words, ignored=process.ignored)
             attempt.close()
             return

@@ -105,7 +105,7 @@ class ProcessSelector:
             ]
         if not matching:
             idle = any(term.key == "idle" for terms in selection.filter for term in terms)
-            hint = "; for how long one is idle is known while a gputop of yours runs" * idle
+            hint = "; idle times are known only while a gputop of yours runs" * idle
             raise NobodyFitsError(
                 f"no process on a GPU matches{hint}: gputop --once shows who is there"
             )
@@ -143,7 +143,7 @@ class ProcessSelector:
                     f"{shown!r} is several GPUs: give an index or more of its UUID, or use --gpu"
                 )
             if term.negated and not indices:
-                raise UsageError(f"there is nothing here that !gpu:{shown} leaves out")
+                raise UsageError(f"!gpu:{shown} names no GPU here")
         return term.test
 
     def _by_pid(

@@ -16,7 +16,7 @@ from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import (
     AwaitedProcess,
     EndOfProcesses,
-    awaited,
+    awaited_process,
     end_of,
     host_of,
     names_of,
@@ -109,15 +109,21 @@ def _by_pid(
 ) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
     """Return the processes that have the PIDs now, on a GPU or not, and the agent's answers about
     them. SourceError if that cannot be seen."""
-    strangers = {process.pid: process for process in frame.processes if process.elsewhere}
-    starts = [ProcessId(pid) for pid in selection.pids if pid not in strangers]
+    unknown_processes = {process.pid: process for process in frame.processes if process.elsewhere}
+    starts = [ProcessId(pid) for pid in selection.pids if pid not in unknown_processes]
     answers = _liveness(source, starts)
     for answer in answers:
         if answer.state == "unknown":
             pid = answer.process.pid
-            raise SourceError(f"process {pid} cannot be looked at: try again, as its user")
-    processes = [awaited(strangers[pid]) for pid in selection.pids if pid in strangers]
-    return processes + [awaited(each) for each in answers if each.state == "running"], answers
+            raise SourceError(f"process {pid} cannot be checked: try again as its user")
+    processes = [
+        awaited_process(unknown_processes[pid])
+        for pid in selection.pids
+        if pid in unknown_processes
+    ]
+    return processes + [
+        awaited_process(each) for each in answers if each.state == "running"
+    ], answers
 
 
 def _by_filter(
@@ -127,7 +133,7 @@ def _by_filter(
     reply = ask(source, Candidates(users=selection.users), TIMEOUT)
     targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
     rows = {process.id: process for process in reversed(frame.processes)}
-    processes = [awaited(rows[target.process]) for target in targets]
+    processes = [awaited_process(rows[target.process]) for target in targets]
     living = [process.id for process in processes if process.id.start_ticks is not None]
     return processes, _liveness(source, living)
 

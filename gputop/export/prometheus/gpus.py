@@ -69,8 +69,8 @@ def _add_values(out: Families, frame: Frame, gpu: Gpu, labels: dict[str, str]) -
             held = name in gpu.throttle.reasons
             help_ = "Whether that holds the clocks back"
             out.add("gputop_gpu_throttled", help_, held, reason=name, **labels)
-    out.add("gputop_gpu_asleep", "Whether it is switched off until it is used, and so not asked",
-            gpu.state == "asleep", **labels)  # fmt: skip
+    help_ = "Whether it is powered down until it is used; a query would wake it"
+    out.add("gputop_gpu_asleep", help_, gpu.state == "asleep", **labels)
     is_known = None if gpu.listed == "unknown" else gpu.listed == "all"
     help_ = "Whether all compute processes on the GPU are listed"
     out.add("gputop_gpu_processes_known", help_, is_known, **labels)

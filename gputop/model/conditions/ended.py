@@ -50,7 +50,7 @@ class AwaitedProcess(msgspec.Struct, frozen=True, kw_only=True):
         return "ended" if self.is_followed else "left the GPUs"
 
 
-def awaited(process: Process | ProcessLiveness) -> AwaitedProcess:
+def awaited_process(process: Process | ProcessLiveness) -> AwaitedProcess:
     """Return a process that is to be awaited from now on."""
     return AwaitedProcess(
         id=process.process if isinstance(process, ProcessLiveness) else process.id,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, awaited, end_of, host_of
+from gputop.model.conditions.ended import (
+    AwaitedProcess,
+    EndOfProcesses,
+    awaited_process,
+    end_of,
+    host_of,
+)
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
@@ -57,7 +63,7 @@ class Marks:
         if all(self.has_process(process.pid) for process in wanted):
             self._end.remove(process.pid for process in wanted)
         else:
-            self._end.add(map(awaited, wanted), frame.host.boot_id)
+            self._end.add(map(awaited_process, wanted), frame.host.boot_id)
 
     def questions(self, frame: Frame) -> tuple[ProcessId, ...]:
         """Return the processes to ask an agent about: those that have left the GPUs, and those

@@ -146,7 +146,7 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
         words = template.format(text=text, shown=shown(stop.text), rest=rest, before=before)
         yield code, level, words
     elif reason in ("mig", "mig_abbreviated"):
-        text = "On a machine with MIG this is not known. Name MIG devices by their whole UUIDs."
+        text = "What this names on a machine with MIG is not known: give full UUIDs of MIG devices."
         yield "mig-unknown", "info", text
     odd = next((entry for entry in mapping.entries if not entry.documented), None)
     if odd is not None and not explained and reason not in ("mig", "mig_one_ci_per_gi"):
@@ -334,8 +334,8 @@ def text_advice(
     if f"{CONTAINER}=" in text and value is None:
         advice.append(container_variable_advice())
     if value is not None and value == inherited and f"{NAME}=" not in text:
-        words = f"The text does not set {NAME}: the program has it from the shell it is started in,"
-        message = printable(f"{words} as gputop was: {value}.", 400)
+        words = f"The text does not set {NAME}: the program inherits it from its shell,"
+        message = printable(f"{words} as gputop did: {value}.", 400)
         advice.append(Finding("info", "shell-inherited", message))
     return tuple(advice)
 
@@ -385,7 +385,10 @@ def evidence_advice(
     """Yield advice if the driver's lists contradict a process's variables or leave them open."""
     names = ", ".join(device.label for device in used)
     if evidence.kind == "contradicted":
-        why = "it opened the GPU before it came where it is, or another process handed it over"
+        why = (
+            "it opened the GPU before it entered its container or job, or another process handed"
+            " it over"
+        )
         if evidence.against == HIDDEN:
             why = (
                 "the program changed them before CUDA started (afterwards that has no effect), or"
@@ -406,8 +409,8 @@ def evidence_advice(
 def host_pid_advice(pid: int, gpus: Sequence[str]) -> Finding:
     """Return the advice that the driver's PID need not be that of the process here."""
     message = (
-        f"The driver lists a process {pid} on {', '.join(gpus)}, which may be a host PID: it is not"
-        " known to be this one."
+        f"The driver lists a process {pid} on {', '.join(gpus)}, which may be a host PID and"
+        " another process."
     )
     return Finding("info", "host-pid", message)
 

@@ -296,7 +296,7 @@ def _beside(
         problem = f"is more than the {MAX_INSTANCES} MIG devices that CUDA enumerates"
         return ParsedEntry(None, "mig_limit", problem, documented=False)
     if any(device.gpu_instance == other.gpu_instance for other in before):
-        problem = "is in the GPU instance of an entry before it, of which CUDA uses one only"
+        problem = "is in the same GPU instance as an earlier entry: CUDA uses one of them only"
         return ParsedEntry(None, "mig_one_ci_per_gi", problem, documented=False)
     # Which order counts, the list's or the enumeration's, is documented for plain GPUs only.
     in_order = entry.rank > taken[-1]

@@ -81,7 +81,7 @@ def _where(used: Sequence[CudaDevice]) -> str:
 
 
 def _out_of_reach(inside: DeviceSet, where: str) -> Evidence:
-    because = f"{where}, which is not among {inside.because}."
+    because = f"{where}, which is not among {inside.reason}."
     return Evidence("contradicted", because, against="it should not reach")
 
 

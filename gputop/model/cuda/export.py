@@ -44,10 +44,10 @@ def why_no_line(mapping: Mapping) -> str | None:
         return None
     for name, text in (("VISIBLE_DEVICES", mapping.value), ("DEVICE_ORDER", mapping.order)):
         if text is not None and quoted(text) is None:
-            why = "has characters that no line for a shell may carry"
+            why = "has characters that a shell line must not contain"
             if len(text) > _MAX_WORD_CHARS:
                 why = f"is longer than {_MAX_WORD_CHARS} characters"
-            return f"no line for a shell: CUDA_{name} {why}"
+            return f"no shell line: CUDA_{name} {why}"
     return None
 
 

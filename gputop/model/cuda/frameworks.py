@@ -209,7 +209,7 @@ def read_layers(
     """
     if fraction is not None and not 0 < fraction <= 1:
         raise UsageError(
-            f"a memory fraction of {fraction:g} is not above 0 and at most 1 (--memory-fraction)"
+            f"a memory fraction (--memory-fraction) is above 0 and at most 1, not {fraction:g}"
         )
     if local_rank is not None and local_rank < 0:
         raise UsageError(f"local ranks count from 0: there is no {local_rank} (--local-rank)")

@@ -18,13 +18,13 @@ from gputop.model.cuda.inventory import DeviceUse, Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import unknown_mapping
 from gputop.model.cuda.pasted.reading import Pasted, read_pasted
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.model.cuda.pick import GpuPick, PickRequest
+from gputop.model.cuda.pick_mig import choose_any
 from gputop.model.cuda.probe import ProbeResult, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.finding import Finding, worst_first
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.summary import users
 
@@ -128,7 +128,8 @@ def _despite_lost(mapping: CudaMapping, lost: Sequence[int]) -> CudaMapping:
     if first is None or not named or (max(named) < first if is_counted else not {*named} & {*lost}):
         return mapping
     because = (
-        f"GPU {', '.join(map(str, lost))} is lost: CUDA may leave it out, and count the others on"
+        f"GPU {', '.join(map(str, lost))} is lost: CUDA may leave it out and number the others"
+        " without it"
     )
     return mapping.weakened("predicted", because)
 
@@ -180,23 +181,24 @@ def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequenc
 def suggest(
     frames: Sequence[Frame], own: MappingQuery, named: Sequence[CudaDevice] = ()
 ) -> GpuPick:
-    """Pick a GPU for a new job as `gputop free` does under the variables of `own`; leave out those
-    in `named`."""
+    """Pick a GPU or a MIG device for a new job as `gputop free` does under the variables of `own`;
+    leave out those in `named`."""
     recent = [frame for frame in frames if 0 <= frames[-1].time - frame.time <= _WINDOW]
     taken = tuple(str(device.index) for device in named)
-    return choose(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
+    return choose_any(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
 
 
 def completion(
     text: str,
     result: MappingResult,
     inventory: Inventory,
-    free: Callable[[Sequence[CudaDevice]], Gpu | None],
+    free: Callable[[Sequence[CudaDevice]], GpuPick | None],
 ) -> str | None:
     """Complete a text: with the only UUID that starts so, or with the next free GPU.
 
-    `free` returns a GPU for a new job that is not among those named already. A number is never
-    offered after a UUID or the other way round: CUDA would end the list there.
+    `free` picks a GPU for a new job that is not among those named already. A number is never
+    offered after a UUID or the other way round: CUDA would end the list there. A MIG device is
+    offered only as the first.
     """
     before, comma, last = text.rpartition(",")
     if result.is_line:
@@ -210,13 +212,16 @@ def completion(
     end, named = result.mapping.stopped_at, result.mapping.visible
     if text and (end is None or end.position != text.count(",") or named is None):
         return None
-    gpu = free((named or ()) if text else ())
-    name = gpu and _name(gpu, result, text)
+    pick = free((named or ()) if text else ())
+    name = pick and _name(pick, result, text)
     return f"{text}{name}" if name else None
 
 
-def _name(gpu: Gpu, result: MappingResult, text: str) -> str | None:
+def _name(pick: GpuPick, result: MappingResult, text: str) -> str | None:
     """Name a GPU as the list names the others; the first by its number if that is exact."""
+    if pick.slices or not pick.gpus:
+        return None if text else next(iter(pick.uuids), None)
+    gpu = pick.gpus[0]
     rank = result.ranks.get(gpu.index)
     kind = kind_of(text) if text else "integer" if result.exact and rank else "gpu"
     return {"integer": rank, "gpu": gpu.uuid, "mig": None}[kind]

@@ -266,7 +266,7 @@ def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) ->
     if lasting := next((o for o in against if o.code in LASTING), None):
         return Refusal(lasting.text, lasts=True)
     if (gpu.memory_total or least) < least:
-        return Refusal(f"it has {size(gpu.memory_total)} of memory in all", lasts=True)
+        return Refusal(f"it has only {size(gpu.memory_total)} of memory", lasts=True)
     text = against[0].text if against else too_little(free_memory(frame, gpu), least)
     if wanted.max_utilization is not None:
         text = text or too_busy(peak, wanted.max_utilization)

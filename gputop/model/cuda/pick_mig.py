@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gputop.model.cuda.enumeration import MAX_INSTANCES, normalize_bus_id, rules_for, shown
+from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.pick import (
     FAR,
@@ -23,6 +24,7 @@ from gputop.model.cuda.pick import (
     PickRequest,
     Refusal,
     choose,
+    export_for,
     mapping_of,
     slices_of,
     too_busy,
@@ -31,6 +33,7 @@ from gputop.model.cuda.pick import (
     waived_codes,
 )
 from gputop.model.health.free import free_slices, objections
+from gputop.model.machine.environment import NAME
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.text import GIB, size
@@ -64,7 +67,7 @@ def _slices(frames: Sequence[Frame], wanted: PickRequest, whole: GpuPick) -> Gpu
         slices=chosen,
         slice_reasons=reasons,
         suitable=min(len(able), most),
-        free=free_slices(frame)[0],
+        free=free_slices(frame).free,
         possible=len(perhaps) >= wanted.count and wanted.count <= most,
         note=None if sight is None else _note(wanted, sight),
     )
@@ -82,7 +85,7 @@ def _slice_refusal(
     if device.uuid is None:
         return Refusal("its UUID is not known")
     if (device.memory_total or least) < least:
-        return Refusal(f"it has {size(device.memory_total)} of memory in all", lasts=True)
+        return Refusal(f"it has only {size(device.memory_total)} of memory", lasts=True)
     waived = waived_codes(wanted)
     against = next((o for o in objections(frame, part.gpu, device) if o.code not in waived), None)
     if against is not None:
@@ -146,6 +149,15 @@ def _slice_rank(part: MigSlice) -> tuple[object, ...]:
     return -(part.device.memory_total or 0), -(free // GIB), bus, part.id
 
 
+def export_line(frame: Frame, pick: GpuPick, order: str | None) -> str:
+    """Return the line that gives what is picked to all that a shell starts, as `export_for`; empty
+    if no value is exact."""
+    if not pick.slices:
+        return export_for(frame, pick.gpus[0], order) if pick.gpus else ""
+    value = quoted(value_of(frame, pick, order).text or "")
+    return f"export {NAME}={value}" if value else ""
+
+
 def value_of(frame: Frame, pick: GpuPick, order: str | None, by_uuid: bool = False) -> PickedValue:
     """Name what is picked, as `value_for` does; MIG devices always by their UUIDs."""
     if not pick.slices:
@@ -153,6 +165,6 @@ def value_of(frame: Frame, pick: GpuPick, order: str | None, by_uuid: bool = Fal
     text = ",".join(pick.uuids)
     mapping = mapping_of(frame, text, order)
     if [device.id for device in mapping.visible or ()] != [part.id for part in pick.slices]:
-        return PickedValue(None, f"what CUDA makes of {text} cannot be told: {mapping.because}")
+        return PickedValue(None, f"what CUDA makes of {text} is not known: {mapping.because}")
     note = None if mapping.certainty == "exact" and mapping.documented else mapping.because
     return PickedValue(text, note)

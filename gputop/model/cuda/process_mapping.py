@@ -42,8 +42,8 @@ from gputop.model.machine.text import printable
 _WHY_UNKNOWN = {
     "overwritten": "the process wrote over the variables that it was started with",
     "unreadable": "only root and its owner may read the variables of this process",
-    "gone": "there is no such process here any more",
-    "too_long": "its variables are too long to be taken over",
+    "gone": "the process has ended",
+    "too_long": "its variables are too long to read",
     "no_answer": "the process does not answer: it keeps its memory or its execution locked",
 }
 _IN_A_WORD = {"overwritten": "env-lost", "unreadable": "private"}
@@ -103,12 +103,12 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     @property
     def reach(self) -> str:
         """A sentence on the GPUs that it can reach; empty if nothing limits them or is known."""
-        if not self.inside.because or self.inside.devices is None:
+        if not self.inside.reason or self.inside.devices is None:
             return ""
-        if self.inside.because == NODES and not self.inside.devices:
+        if self.inside.reason == NODES and not self.inside.devices:
             return "It reaches no GPU: it sees no device node of one, as /dev/nvidia0."
         names = ", ".join(device.label for device in self.inside.devices) or "no GPU"
-        return printable(f"It reaches {names}: {self.inside.because}.", 600)
+        return printable(f"It reaches {names}: {self.inside.reason}.", 600)
 
     @property
     def unread(self) -> str | None:
@@ -123,7 +123,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
     @property
     def explained(self) -> bool:
         """Whether its evidence, `reach` or `unread` already say why its mapping is not exact."""
-        reached = self.inside.because and self.inside.because in self.mapping.because
+        reached = self.inside.reason and self.inside.reason in self.mapping.because
         return bool(reached or self.unread) or self.evidence.kind == "contradicted"
 
     @property
@@ -137,7 +137,7 @@ class ProcessMapping(msgspec.Struct, frozen=True):
         known. Numbers that count inside a container or a job are of no use outside it."""
         if self.unread or self.evidence.kind in ("contradicted", "inferred", "ambiguous"):
             return ()
-        if self.inside.because or self.inside.devices is None:
+        if self.inside.reason or self.inside.devices is None:
             uuids = uuid_export_line(self.mapping)
             return (uuids,) if uuids else ()
         return shell_lines(self.mapping)
@@ -157,7 +157,7 @@ def process_mapping(
     process, own = ProcessView(context, machine, used, mps), context.environ
     inside, client = reachable(process), is_mps_client(process)
     contained = context.in_container or machine.surroundings.container
-    advice = environ_advice(own, in_container=contained, limited=bool(inside.because))
+    advice = environ_advice(own, in_container=contained, limited=bool(inside.reason))
     because = _WHY_UNKNOWN.get(own.missing)
     if because is None:
         mapping = _resolve(inside, process)
@@ -183,7 +183,7 @@ def _judged(
         counted = mps_advice(inside, mapping)
     else:
         job = job_of(process.variables) or "the batch job"
-        where = job if inside.because.startswith("SLURM") else "the container"
+        where = job if inside.reason.startswith("SLURM") else "the container"
         counted = container_advice(mapping, process.machine.devices, inside.devices, where)
     return (*counted, *evidence_advice(mapping, evidence, process.used))
 
@@ -234,7 +234,7 @@ def _resolve(inside: DeviceSet, process: ProcessView) -> Mapping:
     machine = process.machine
     value, order = process.variables.get(NAME), process.variables.get(ORDER)
     if inside.devices is None:
-        return _anywhere(value, order, inside.because, process)
+        return _anywhere(value, order, inside.reason, process)
     cuda_order = inside.order or probed_order(machine.probed, order, machine.devices)
     mapping = resolve(
         value,
@@ -244,7 +244,7 @@ def _resolve(inside: DeviceSet, process: ProcessView) -> Mapping:
         driver_version=machine.driver_version,
     )
     outside = inside.missing(machine.devices)
-    return _capped(mapping, inside, process).hiding(outside, f"not among {inside.because}")
+    return _capped(mapping, inside, process).hiding(outside, f"not among {inside.reason}")
 
 
 def _capped(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Mapping:
@@ -253,11 +253,13 @@ def _capped(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Mappin
     surer = weaker(mapping.certainty, inside.certainty) != mapping.certainty
     if seen or hides_all(mapping) or (not surer and inside.order is None):
         return mapping
-    because = "nothing says which GPUs its batch job has: these count all that the driver lists"
+    because = (
+        "which GPUs its batch job has is not known: these names count all that the driver lists"
+    )
     if inside.order is not None:
         because = "a client counts the GPUs as its MPS server left them"
-    elif inside.because:
-        because = f"that follows from {inside.because}"
+    elif inside.reason:
+        because = f"that follows from {inside.reason}"
     return mapping.weakened(inside.certainty, because)
 
 

@@ -57,7 +57,7 @@ class DeviceSet(msgspec.Struct, frozen=True):
 
     devices: tuple[CudaDevice, ...] | None
     """None: which they are is not known."""
-    because: str
+    reason: str
     """What says so, for people: the reason why other GPUs are not in the set. Empty: it has all."""
     order: tuple[int, ...] | None = None
     """The NVML indices in the order that integers count, if that is not CUDA's order."""
@@ -193,7 +193,7 @@ def container_set(devices: Sequence[CudaDevice], nvidia_visible_devices: str | N
         # It may be a CDI name, such as nvidia.com/gpu=0.
         named = _named(name.strip().rpartition("=")[2], devices)
         if named is None:
-            return DeviceSet(None, f"{because} names something that is not here")
+            return DeviceSet(None, f"{because} names a GPU that is not here")
         chosen += named
     return DeviceSet(_chosen(devices, chosen), because, certainty="expected")
 
@@ -266,7 +266,7 @@ def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     # Slurm and NVML count alike: the k-th of the job's numbers is the k-th that NVML lists.
     index = dict(zip(sorted(ours), sorted(device.index for device in devices), strict=True))
     if not set(theirs) <= index.keys():
-        return DeviceSet(None, "its step has GPUs that gputop's own has not")
+        return DeviceSet(None, "its Slurm step has GPUs that gputop's own step does not have")
     here = ",".join(str(index[number]) for number in theirs)
     return _both(inside, _slurm(process, here), here)
 
@@ -274,11 +274,11 @@ def _in_our_job(inside: DeviceSet, process: ProcessView) -> DeviceSet:
 def _both(inside: DeviceSet, job: DeviceSet, ids: str | None) -> DeviceSet:
     kept = {device.index for device in inside.devices or ()}
     if job.devices is None:
-        return job if not inside.because or not kept <= set(slurm_ids(ids)) else inside
+        return job if not inside.reason or not kept <= set(slurm_ids(ids)) else inside
     indices = {device.index for device in job.devices}
     left = tuple(device for device in inside.devices or () if device.index in indices)
     smaller = inside if kept <= indices else job
-    return DeviceSet(left, smaller.because, certainty=weaker(inside.certainty, job.certainty))
+    return DeviceSet(left, smaller.reason, certainty=weaker(inside.certainty, job.certainty))
 
 
 def slurm_set(
@@ -339,7 +339,7 @@ def _mps_client(inside: DeviceSet, process: ProcessView) -> DeviceSet:
     if len(kinds) != 1 or {server.missing for server in servers} - {"unset", "empty_block"}:
         because = "an MPS server, whose variables are not known, may have numbered them"
         return DeviceSet(None, because)
-    if inside.because:
+    if inside.reason:
         return DeviceSet(None, "an MPS server and its container or job both number its GPUs")
     served = mps_set(process.machine, *kinds.pop())
     # A process that the driver does not list as a client may still start without the server.

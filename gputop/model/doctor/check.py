@@ -74,7 +74,7 @@ def _gpu_checks(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     code = f"GPU {gpu.index}"
     if gpu.state == "late":
         yield Finding("error", code, f"has not answered for {duration(gpu.stale_for)}",
-                      "look again: gputop doctor")  # fmt: skip
+                      "try again: gputop doctor")  # fmt: skip
     if gpu.state == "asleep":
         yield Finding("ok", code, "asleep, and not queried, since that would wake it")
     for finding in findings(frame, gpu):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
 from gputop.model.fleet.host_summary import HostSummary, summary_of
+from gputop.model.health.free import FreeSlices
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import ranges
 from gputop.model.processes import process_rows
@@ -25,6 +26,7 @@ class FleetTotals(NamedTuple):
     gpus: int
     free: int | None
     """None if no GPU is seen to be free, but those of some hosts are not known."""
+    slices: FreeSlices
     users: int | None
     """None if no user is seen, but those on some GPUs cannot be."""
 
@@ -70,16 +72,25 @@ class Fleet:
         """The sums over all hosts. The GPUs of a machine count once; if two hosts claim to be it,
         they do not count as free."""
         summaries = [row.summary for row in self.rows if row.summary is not None]
+        firsts = [row.summary for row in self.rows if row.summary is not None and row.is_first]
         free = sum(len(row.free_indices) for row in self.rows)
         users = len({user for summary in summaries for user in summary.users})
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
             alarms=sum(row.level == "error" for row in self.rows),
-            gpus=sum(len(row.summary.lamps) for row in self.rows if row.summary and row.is_first),
+            gpus=sum(len(s.frame.gpus) for s in firsts),
             free=free if free or self._is_free_known else None,
+            slices=self._slices(firsts),
             users=users if users or _are_users_known(summaries) else None,
         )
+
+    def _slices(self, machines: Sequence[HostSummary]) -> FreeSlices:
+        free = sum(row.slices.free or 0 for row in self.rows)
+        divided = [row for row in self.rows if row.summary is not None and row.summary.slices.total]
+        is_known = all(row.slices.free is not None for row in divided)
+        total = sum(summary.slices.total for summary in machines)
+        return FreeSlices(free if free or is_known else None, total)
 
     @property
     def _is_free_known(self) -> bool:
@@ -97,9 +108,15 @@ class Fleet:
         return summary
 
 
-def free_gpus(rows: Sequence[HostRow]) -> list[tuple[str, str]]:
-    """Return the hosts with free GPUs and their indices, as `0-2,5`."""
-    return [(row.host, ranges(row.free_indices)) for row in rows if row.free_indices]
+def free_gpus(rows: Sequence[HostRow]) -> list[str]:
+    """Return the hosts with free GPUs, as `node1:0-2,5`, or slices, as `node2: 1 of 7 slices`."""
+    free = []
+    for row in rows:
+        slices = f" {row.slices.words}" if row.slices.free else ""
+        if row.free_indices or slices:
+            gpus = ranges(row.free_indices)
+            free.append(f"{row.host}:{gpus}{',' * bool(gpus and slices)}{slices}")
+    return free
 
 
 def _are_users_known(summaries: Sequence[HostSummary]) -> bool:

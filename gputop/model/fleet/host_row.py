@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from gputop.model.fleet.host_summary import HostSummary
 from gputop.model.fleet.link import HostLink
+from gputop.model.health.free import FreeSlices
 from gputop.model.machine.finding import Level
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration
@@ -64,6 +65,13 @@ class HostRow(NamedTuple):
         return self.summary.free_indices
 
     @property
+    def slices(self) -> FreeSlices:
+        """The slices to offer."""
+        if self.summary is None or self.late or self.same_machine_as is not None:
+            return FreeSlices()
+        return self.summary.slices
+
+    @property
     def free(self) -> int | None:
         """How many GPUs are free now; None if that is not known."""
         return None if self.summary is None or self.late else self.summary.free
@@ -110,7 +118,7 @@ def _absence(state: HostState, summary: HostSummary | None) -> tuple[Level | Non
         return "error", f"no answer for {duration(link.age)}"
     if state.failure:
         return "error", f"{state.failure}; connecting"
-    usual = {"waiting": "waits for its turn", "connected": "waits for the driver"}
+    usual = {"waiting": "waiting for its turn", "connected": "waiting for the driver"}
     return None, link.words or usual.get(link.state, link.state)
 
 
@@ -118,7 +126,7 @@ def ordered(rows: list[HostRow], order: HostOrder) -> list[HostRow]:
     if order == "worst":
         return sorted(rows, key=_soundness)
     if order == "free":
-        return sorted(rows, key=lambda row: -len(row.free_indices))
+        return sorted(rows, key=lambda row: (-len(row.free_indices), -(row.slices.free or 0)))
     return rows
 
 

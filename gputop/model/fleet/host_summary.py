@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking, worst_of
-from gputop.model.health.free import count_of_free, not_free, objections
+from gputop.model.health.free import (
+    FreeSlices,
+    count_of_free,
+    free_slices,
+    not_free,
+    objections,
+)
 from gputop.model.machine import summary
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.text import short_name
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
@@ -20,12 +27,12 @@ LampKind = Literal["free", "used", "idle", "hung", "sick", "unknown"]
 LAMPS: dict[LampKind, str] = {
     "free": "free",
     "used": "in use, or reserved",
-    "idle": "held by somebody who does nothing on it",
+    "idle": "in use, but its processes do no work",
     "hung": "it does not answer",
     "sick": "it needs attention",
     "unknown": "whether it is free is not known",
 }
-"""Every lamp, and what it means."""
+"""Every lamp of a GPU, or of a slice (MIG device), and what it means."""
 
 
 class HostSummary(NamedTuple):
@@ -33,10 +40,11 @@ class HostSummary(NamedTuple):
 
     frame: Frame
     lamps: tuple[LampKind, ...]
-    """One for each GPU, in their order."""
+    """One for each GPU, in their order; for a GPU with slices, one for each of them."""
     free: int | None
     """None if none is free, but the processes on some GPUs cannot be seen."""
     free_indices: tuple[int, ...]
+    slices: FreeSlices
     users: tuple[str, ...]
     """Who computes there, those with most memory first."""
     models: tuple[str, ...]
@@ -53,16 +61,20 @@ class HostSummary(NamedTuple):
 
 def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Sum up a frame; `host` is the name by which its machine was asked for."""
-    lamps = tuple(lamp(frame, gpu, idle_after) for gpu in frame.gpus)
+    lamps = [tuple(lamp(frame, gpu, idle_after, part) for part in gpu.mig or (None,))
+             for gpu in frame.gpus]  # fmt: skip
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
     keys = process_rows.row_keys(frame, rows)
     return HostSummary(
         frame=frame,
-        lamps=lamps,
+        lamps=tuple(chain.from_iterable(lamps)),
         free=count_of_free(frame),
         free_indices=tuple(
-            gpu.index for gpu, kind in zip(frame.gpus, lamps, strict=True) if kind == "free"
+            gpu.index
+            for gpu, kinds in zip(frame.gpus, lamps, strict=True)
+            if not gpu.mig and kinds == ("free",)
         ),
+        slices=free_slices(frame),
         users=tuple(summary.users(frame)),
         models=tuple(dict.fromkeys(short_name(gpu.name) for gpu in frame.gpus if gpu.name)),
         utilization=_mean([gpu.utilization for gpu in frame.gpus if gpu.state == "answers"]),
@@ -82,17 +94,17 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return sum(reported) if reported else None
 
 
-def lamp(frame: Frame, gpu: Gpu, idle_after: float) -> LampKind:
-    """Return the lamp of a GPU, the gravest that fits. `idle_after`: seconds without work after
-    which a GPU that is in use counts as idle."""
+def lamp(frame: Frame, gpu: Gpu, idle_after: float, device: MigDevice | None = None) -> LampKind:
+    """Return the lamp of a GPU or a MIG device of it, the gravest that fits. `idle_after`: seconds
+    without work after which a GPU that is in use counts as idle; of a device that is not known."""
     if gpu.state == "silent":
         return "hung"
     if blocking(frame, gpu) is not None:
         return "sick"
-    objection = not_free(frame, gpu)
+    objection = not_free(frame, gpu, device)
     if objection is None:
         return "free"
-    if not (objection.is_sure or any(reason.is_sure for reason in objections(frame, gpu))):
+    if not (objection.is_sure or any(reason.is_sure for reason in objections(frame, gpu, device))):
         return "unknown"
-    is_idle = gpu.idle_for is not None and gpu.idle_for >= idle_after
+    is_idle = device is None and gpu.idle_for is not None and gpu.idle_for >= idle_after
     return "idle" if is_idle and objection.code not in ("mode", "reserved", "job") else "used"

@@ -9,7 +9,7 @@ doubt, it is not free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
@@ -58,9 +58,9 @@ work      it is at work, or its utilization is not known
 WORDS = (
     ("needs attention", "an error keeps new work off it; H says which"),
     ("lost", "the driver cannot reach the card any more"),
-    ("no answer", "it does not answer, or not who it is"),
-    ("asleep", "switched off until it is used, and so not asked"),
-    ("MIG mode", "a job gets a MIG device, not the GPU"),
+    ("no answer", "it does not answer, or its UUID is not known"),
+    ("asleep", "powered down until it is used; a query would wake it"),
+    ("MIG mode", "a job gets a slice (MIG device), not the GPU"),
     ("prohibited", "its compute mode keeps programs off it"),
     ("reserved", "somebody has it with gputop run or gputop reserve"),
     ("Slurm job", "a job of Slurm holds it, with a process on it or without"),
@@ -68,9 +68,9 @@ WORDS = (
     ("none seen", "in a container: processes outside of it cannot be seen"),
     ("not listed", "the driver does not list its processes"),
     ("in use", "somebody's processes compute on it"),
-    ("2.00G in use", "memory in use that nobody is seen to hold"),
+    ("2.00G in use", "memory is in use, and no process is seen to hold it"),
     ("memory unknown", "how much of its memory is in use is not known"),
-    ("97 % busy", "at work, though nobody is seen on it"),
+    ("97 % busy", "at work, though no process is seen on it"),
     ("load unknown", "its utilization is not known"),
 )
 """Every `Objection.short`, with figures as examples, and what it means."""
@@ -121,22 +121,38 @@ def count_of_free(frame: Frame) -> int | None:
     return None if not free and unseen else free
 
 
-def free_slices(frame: Frame) -> tuple[int | None, int]:
-    """Return how many MIG devices are free, and how many there are; None for the first if none is
-    free, but the processes on some cannot be seen."""
+class FreeSlices(NamedTuple):
+    """How many MIG devices are free, of how many."""
+
+    free: int | None = None
+    """None if none is free, but the processes on some cannot be seen."""
+    total: int = 0
+
+    @property
+    def words(self) -> str:
+        """As `1 of 7 slices`; empty without slices, or if it is not known."""
+        return "" if self.free is None or not self.total else f"{self.free} of {self.total} slices"
+
+
+def free_slices(frame: Frame) -> FreeSlices:
+    """Count the free MIG devices."""
     against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
     free = against.count(None)
     is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
-    return None if not free and is_unseen else free, len(against)
+    return FreeSlices(None if not free and is_unseen else free, len(against))
 
 
 def free_words(frame: Frame) -> list[str]:
     """Return `3 free` for GPUs, `1 of 7 slices free` for MIG devices; the first is left out where
     all GPUs are in MIG mode, the second where there are none, and what is not known."""
-    free, (slices, total) = count_of_free(frame), free_slices(frame)
-    are_whole = not total or any(not gpu.mig_mode for gpu in frame.gpus)
-    words = [f"{free} free"] if free is not None and are_whole else []
-    return [*words, f"{slices} of {total} slices free"] if total and slices is not None else words
+    free, slices = count_of_free(frame), free_slices(frame)
+    words = [f"{free} free"] if free is not None and has_whole_gpus(frame) else []
+    return [*words, f"{slices.words} free"] if slices.words else words
+
+
+def has_whole_gpus(frame: Frame) -> bool:
+    """Return whether a job could have a GPU here, or else slices only."""
+    return not any(gpu.mig for gpu in frame.gpus) or any(not gpu.mig_mode for gpu in frame.gpus)
 
 
 def jobs_note(frame: Frame) -> str | None:
@@ -194,13 +210,13 @@ def _state(gpu: Gpu) -> Iterator[Objection]:
         text = "its UUID is not known" if gpu.has_answered else "it has not answered yet"
         yield _objection("silent", "no answer", text, "warning")
     if gpu.state == "asleep":
-        text = "it is asleep, and is not asked who is on it, which would wake it"
+        text = "it is asleep, and asking who is on it would wake it"
         yield _objection("silent", "asleep", text, "warning")
 
 
 def _mode(gpu: Gpu) -> Iterator[Objection]:
     if gpu.mig_mode:
-        text = "it is in MIG mode, where a job gets an instance (nvidia-smi -L), not a GPU"
+        text = "it is in MIG mode, where a job gets a slice (nvidia-smi -L), not the GPU"
         yield _objection("mode", "MIG mode", text)
     if gpu.compute_mode == "prohibited":
         yield _objection("mode", "prohibited", "its compute mode is prohibited")

@@ -150,11 +150,11 @@ class Process(ProcessFacts, frozen=True):
     decoder_utilization: Annotated[Ratio, "DEC%", "its share of the video decoder", ON_GPU] = None
     idle_for: Annotated[
         Seconds, "IDLE",
-        "no work of it seen in the samples of this GPU for so long; blank under a minute", ON_GPU,
+        "time without work in its samples; blank under a minute", ON_GPU,
     ] = None  # fmt: skip
     """Seconds since one of these four was last above 0, or since gputop first saw the process, so
     at least that long. None if the driver takes no samples, and in a single frame."""
-    cpu: Annotated[Cores, "CPU%", "100 is one core; - at first sight"] = None
+    cpu: Annotated[Cores, "CPU%", "100 is one core; - in the first sample"] = None
     """1.0 is one core."""
     rss: Annotated[Bytes, "RSS", "resident memory"] = None
     state: Annotated[Text, "S", "R run, S sleep, D wait in the kernel, Z zombie"] = None

@@ -105,8 +105,8 @@ _OF_ROWS: tuple[Metric[ProcessRow], ...] = (
     _metric("gpu", "GPU", Unit("", _show_instance),
             "NVML's index of the GPU; 2:1 is GPU instance 1 of GPU 2", _instance),
     _metric("cuda", "CUDA", PLAIN,
-            "what it calls the GPU; ? is likely; private: who owns it can see; env-lost: it wrote"
-            " over its variables",
+            "what it calls the GPU; ? is likely; private: only its owner can see; env-lost: it"
+            " overwrote its variables",
             attrgetter("cuda"), 8, left=True),
     _metric("age", "TIME", SECONDS, "since its start", attrgetter("age")),
     _metric("host", "HOST", PLAIN, "the machine that it runs on, where several are watched",

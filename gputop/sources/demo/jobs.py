@@ -120,7 +120,7 @@ class DemoSignals:
         )
         name = signal_name(request.number)
         if request.number == 0:
-            words = f"it is {job.user}'s, and invented: signals are played here"
+            words = f"it is {job.user}'s, in the demo no signal is really sent"
             ignored = (int(signal.SIGTERM),) if job.is_stubborn else ()
             return replace(
                 verdict, outcome="alive", caution="foreign", words=words, ignored=ignored

@@ -194,7 +194,7 @@ def _point(pair: Any) -> tuple[float, float]:
     """Return time and value. ValueError if the time is not a finite number."""
     at, value = pair
     if not math.isfinite(float(at)):
-        raise ValueError("a value of no time")
+        raise ValueError("a value without a time")
     return float(at), float(value)
 
 
@@ -261,9 +261,7 @@ def _told_by(error: urllib.error.HTTPError) -> str:
     """Return why a server refuses, in its own words or by its status."""
     with error:
         if 300 <= error.code < 400:
-            return (
-                f"it sends us elsewhere (HTTP status {error.code}): give the address that it is at"
-            )
+            return f"it redirects (HTTP status {error.code}): give the URL that it redirects to"
         try:
             return str(json.loads(error.read(_MOST_HEADERS))["error"])[:_MOST_HEADERS]
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
@@ -272,7 +270,7 @@ def _told_by(error: urllib.error.HTTPError) -> str:
 
 _STRANGE = "it does not answer as a Prometheus server does"
 _STATUS = {
-    401: f"it wants a login: set {TOKEN} or {HEADERS}",
+    401: f"it requires a login: set {TOKEN} or {HEADERS}",
     403: "it refuses this login",
     404: "no Prometheus API there: is this its whole URL?",
 }

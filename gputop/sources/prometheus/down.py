@@ -15,7 +15,7 @@ DAY = 86400.0
 """Seconds for which a job belongs to an exporter after it had its metrics."""
 _SEEN = "1h"
 """How long a machine is known that is not scraped any more, as one that was taken away."""
-_LONGEST = 64
+_MAX_NAME_CHARS = 64
 """Characters of a name that is shown."""
 _GONE = "gone: there are no new values of it"
 _UNREAD = "its NVIDIA driver cannot be read"
@@ -54,7 +54,7 @@ def hosts_down(
             down[host] = down.get(host) or reason
     for instance, reason in reasons.items():
         down.setdefault(instance, reason)
-    nodes = [ClusterNode(printable(host, _LONGEST), down[host] or _GONE) for host in down]
+    nodes = [ClusterNode(printable(host, _MAX_NAME_CHARS), down[host] or _GONE) for host in down]
     return sorted(nodes, key=lambda node: node.host)
 
 

@@ -36,7 +36,7 @@ _PAST, _STEP = 900.0, 15.0
 """Seconds of the past that are read at first, and between two frames of them."""
 _STEPS = int(_PAST / _STEP)
 """The most frames of them, however many the server knows."""
-_REFUSED = "only Prometheus is asked about this host, and it answers no questions"
+_REFUSED = "this host is read from Prometheus, which cannot answer this"
 _MAX_ERROR_CHARS = 120
 """Characters of ssh's error that are shown."""
 
@@ -109,7 +109,7 @@ class FallbackSource(Source):
         self._ssh = None if name is None else SshSource(name, interval, waits=True)
         self._make = make
         self._known: PrometheusSource | None = None
-        self._why = "its name is none for ssh" if ssh else "without ssh in a browser"
+        self._why = "ssh does not take its name" if ssh else "without ssh in a browser"
         self._is_closed = False
 
     @property

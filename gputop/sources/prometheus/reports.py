@@ -19,7 +19,7 @@ from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
 from gputop.sources.prometheus.queries import number_of
 
-_LONGEST, _MOST = 64, 20
+_MAX_NAME_CHARS, _MOST = 64, 20
 """Characters of a name, and names of each kind on a GPU."""
 _XID = re.compile(r"XID (\d{1,4})", re.ASCII)
 _ADVICE = "its own gputop has the details: open the host over ssh"
@@ -87,20 +87,20 @@ def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:
 
 
 def _names(answer: Sequence[Series], label: str) -> tuple[str, ...]:
-    names = (printable(series.labels.get(label, ""), _LONGEST) for series in answer[:_MOST])
+    names = (printable(series.labels.get(label, ""), _MAX_NAME_CHARS) for series in answer[:_MOST])
     return tuple(filter(None, names))
 
 
 def _job(series: Series) -> str:
     kind, id_, user = (
-        printable(series.labels.get(label, ""), _LONGEST) for label in ("kind", "id", "user")
+        printable(series.labels.get(label, ""), _MAX_NAME_CHARS) for label in ("kind", "id", "user")
     )
     return f"{kind} {id_} ({user})"
 
 
 def _finding(gpu: Gpu, series: Series, xids: Sequence[Series], now: float) -> Finding:
     """Return a finding in words: what an XID means, and when it came if that is reported."""
-    code = printable(series.labels.get("code", f"XID {series.value:.0f}"), _LONGEST)
+    code = printable(series.labels.get("code", f"XID {series.value:.0f}"), _MAX_NAME_CHARS)
     given = series.labels.get("level", "error")
     level: Level = next((level for level in get_args(Level) if level == given), "error")
     if (xid := _XID.fullmatch(code)) is None:

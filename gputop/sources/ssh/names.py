@@ -129,7 +129,7 @@ class _Reader:
         self._left -= 1
         if self._left < 0 or len(word) > MOST_CHARACTERS:
             raise UsageError(
-                f"-H takes more than {_MOST_WORDS} words, or too long ones: give fewer"
+                f"-H has more than {_MOST_WORDS} words, or one that is too long: give fewer"
             )
         for text in _WORD.findall(f"{word},"):
             if text == "-" and not above:

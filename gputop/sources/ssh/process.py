@@ -16,7 +16,7 @@ from gputop.sources.agent_process import MAX_LINE
 from gputop.sources.child import LineBuffer, PipedProcess
 
 _READ = 1 << 16
-_TOO_LONG = "the host sent a line that is too long: it is left alone"
+_TOO_LONG = "the host sent a line that is too long: disconnected"
 _TAIL = 4096
 """Bytes that are kept from the end of standard error."""
 _ENDS = 0.3

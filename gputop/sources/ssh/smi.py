@@ -220,7 +220,7 @@ class SmiReader:
         if kind == "gpu":
             return self._add_gpu(text.split(", "))
         if kind == "end":
-            said = printable(self._facts.get("said", "it has said nothing"), 200)
+            said = printable(self._facts.get("said", "it printed nothing"), 200)
             raise SourceError(f"nvidia-smi has ended there: {said}")
         if kind == "app":
             self._apps.append(text.split(" "))

@@ -27,7 +27,7 @@ R = TypeVar("R")
 PANE_NAMES: dict[str, str] = {
     "gpus": "GPUs",
     "processes": "Processes",
-    "history": "Utilization of the last minutes, where lines are left",
+    "history": "Utilization of the last minutes, if there is room",
     "mapping": "Mapping of CUDA_VISIBLE_DEVICES",
 }
 """What a pane is called."""
@@ -200,7 +200,7 @@ class ColumnsDialog(ShownDialog[tuple[str, ...]]):
         }
         marks |= {id_: _HIDDEN for id_ in COLUMNS if id_ not in marks}
         del marks["command"]
-        super().__init__("Columns; [auto]: while it tells something, and has room", marks)
+        super().__init__("Columns; [auto]: if it has something to show, and fits", marks)
 
     def line(self, name: str) -> str:
         return _described(COLUMNS[name])

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Frame
-from gputop.model.metrics.history import History
-from gputop.sources.source import Moment
+from gputop.tui.keys import first_keys
 from gputop.tui.messages import Note
 from gputop.tui.panes.heading import PageKeys, described_key, key_words
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
+from gputop.tui.snapshot import Snapshot
 from gputop.tui.terminal.key_queue import SerialInput, keyed
 
 R = TypeVar("R")
 _key = partial(described_key, "Pages", area="page")
 _WAITING: StyledLine = [("  waiting for the driver", "quiet")]
-
-
-class ShownFrame(NamedTuple):
-    """What every screen shows of a machine."""
-
-    frame: Frame
-    history: History
-    names: LogicalNames
-    """What its processes call their GPUs."""
-    interval: float = 1.0
-    moment: Moment = "now"
 
 
 class PageScreen(Screen[R]):
@@ -50,9 +37,9 @@ class PageScreen(Screen[R]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown: ShownFrame | None = None
+        self.shown: Snapshot | None = None
 
-    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: Snapshot) -> Iterator[StyledLine]:
         raise NotImplementedError
 
     def body(self) -> Widget:
@@ -61,13 +48,22 @@ class PageScreen(Screen[R]):
 
     def compose(self) -> ComposeResult:
         yield self.body()
-        yield PageKeys(self.key_words(), id="keys")
+        yield PageKeys(self._all_keys, ("back",), id="keys")
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
-        keys = self.app.own_keys if isinstance(self.app, SerialInput) else {}
-        own = [b for b in keyed(keys, self.BINDINGS) if self.offers(b.action)]
+        own = [b for b in keyed(self._own_keys, self.BINDINGS) if self.offers(b.action)]
         return [*key_words(own), *self.MORE_KEYS]
+
+    @property
+    def _own_keys(self) -> Mapping[str, str]:
+        return self.app.own_keys if isinstance(self.app, SerialInput) else {}
+
+    @property
+    def _all_keys(self) -> list[tuple[str, str]]:
+        """The keys of the last line, after those that move in time if it is not now."""
+        times = first_keys(self.shown.instant, self._own_keys) if self.shown else ()
+        return [*(time for time in times if time[1] != "now"), *self.key_words()]
 
     def on_mount(self) -> None:
         self.draw()
@@ -85,8 +81,10 @@ class PageScreen(Screen[R]):
     def action_no_signal(self) -> None:
         self.post_message(Note("F9 signals from the table, and on the page of a process"))
 
-    def show_frame(self, shown: ShownFrame) -> None:
-        self.shown = shown
+    def show_frame(self, shown: Snapshot) -> None:
+        before, self.shown = self.shown, shown
+        if self.is_mounted and (before is None or before.instant != shown.instant):
+            self.query_one(PageKeys).show(self._all_keys)
         self.draw()
 
     def draw(self) -> None:

@@ -19,7 +19,7 @@ from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
 from gputop.model.metrics.metric import Metric
-from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.pages.gpu_summary import summary_lines
 from gputop.tui.pages.graph import GraphScreen
@@ -31,6 +31,7 @@ from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper, headline, title
 from gputop.tui.panes.plot import Canvas, dots_across, peak
+from gputop.tui.snapshot import Snapshot
 
 _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
 """The metrics that the page draws, if the GPU has them."""
@@ -86,12 +87,12 @@ class GpuScreen(PageScreen[GpuPart | None]):
             page.show_frame(self.shown)
         self.app.push_screen(page)
 
-    def show_frame(self, shown: ShownFrame) -> None:
+    def show_frame(self, shown: Snapshot) -> None:
         gpu = next((gpu for gpu in shown.frame.gpus if gpu.key == self._part[0]), None)
         self._gpu, self._gone = gpu or self._gpu, gpu is None
         super().show_frame(shown)
 
-    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
+    def lines(self, paper: Paper, shown: Snapshot) -> Iterator[StyledLine]:
         if self._gpu is None:
             return iter(())
         if (instance := self._part[1]) is not None:
@@ -100,7 +101,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
 
 
 def gpu_lines(
-    paper: Paper, shown: ShownFrame, gpu: Gpu, gone: bool, idle_after: float
+    paper: Paper, shown: Snapshot, gpu: Gpu, gone: bool, idle_after: float
 ) -> Iterator[StyledLine]:
     """Yield all that is known of a GPU, as it was last listed if it is `gone`. `idle_after`:
     seconds without work after which memory is idle."""

@@ -10,11 +10,11 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.limits import no_process_text
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import View, ViewRow, unaccounted_rows
-from gputop.tui.pages.base import ShownFrame
 from gputop.tui.panes.columns import heading, row
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper
 from gputop.tui.panes.process_columns import ProcessColumns
+from gputop.tui.snapshot import Snapshot
 
 _COLUMNS = (
     "cuda", "pid", "user", "type", "gpu_memory", "sm_utilization", "cpu", "idle_for", "age",
@@ -23,7 +23,7 @@ _COLUMNS = (
 
 def processes(
     paper: Paper,
-    shown: ShownFrame,
+    shown: Snapshot,
     gpu: Gpu,
     idle_after: float,
     instance: tuple[int, int] | None = None,

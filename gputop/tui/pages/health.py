@@ -13,11 +13,12 @@ from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Process, ProcessKey
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import MISSING, counted, duration, short_name
-from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.base import PageScreen
 from gputop.tui.panes.choices import ChoicePage
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, headline, title
+from gputop.tui.snapshot import Snapshot
 from gputop.tui.themes import LEVEL_ROLES
 
 Subject = str | ProcessKey
@@ -55,7 +56,7 @@ class HealthScreen(PageScreen[None]):
             page.show_choices(*health_page(page.paper, self.shown))
 
 
-def health_page(paper: Paper, shown: ShownFrame) -> tuple[list[StyledLine], dict[Place, int]]:
+def health_page(paper: Paper, shown: Snapshot) -> tuple[list[StyledLine], dict[Place, int]]:
     """Return what was found in a frame, after a summary; and the line of each finding."""
     frame = shown.frame
     by_gpu = [(gpu, findings(frame, gpu)) for gpu in frame.gpus]
@@ -82,7 +83,7 @@ def health_page(paper: Paper, shown: ShownFrame) -> tuple[list[StyledLine], dict
     return lines, begins
 
 
-def _of_processes(shown: ShownFrame) -> dict[ProcessKey, list[Finding]]:
+def _of_processes(shown: Snapshot) -> dict[ProcessKey, list[Finding]]:
     """Return the errors and warnings about the variables of processes; those that several processes
     of a user share, for the first of them."""
     alike: dict[tuple[str | None, Finding], dict[ProcessKey, Process]] = {}

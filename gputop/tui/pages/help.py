@@ -17,13 +17,14 @@ from textual.widgets import Input
 from gputop.manual import TOPICS, laid_out, page
 from gputop.model.machine.text import printable
 from gputop.tui.pages import glossary
-from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
 from gputop.tui.panes.choices import ChoicePage
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.heading import PageKeys, described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, title
+from gputop.tui.snapshot import Snapshot
 
 _TWO, _TWO_OF_WORDS = 76, 150
 """From so many cells on there is room for two columns of keys, and of words."""
@@ -104,7 +105,7 @@ class HelpScreen(PageScreen[None]):
             self._page.show_choices(lines, begins)
             self.query_one(PageKeys).show(self.key_words())
 
-    def show_frame(self, shown: ShownFrame) -> None:
+    def show_frame(self, shown: Snapshot) -> None:
         """Keep the frame without drawing it: nothing here depends on it."""
         self.shown = shown
 

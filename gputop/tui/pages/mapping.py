@@ -16,7 +16,6 @@ from gputop.errors import UsageError
 from gputop.model.cuda.frameworks import Layers, read_layers
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
-from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
 from gputop.tui.panes.heading import (
@@ -32,6 +31,7 @@ from gputop.tui.panes.mapping_result import MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
+from gputop.tui.snapshot import Snapshot
 
 
 class _Field(NamedTuple):
@@ -88,7 +88,7 @@ class MappingScreen(Screen[None]):
     ]  # fmt: skip
 
     def __init__(
-        self, state: MappingState, request: Callable[[Probe], None], shown: ShownFrame | None
+        self, state: MappingState, request: Callable[[Probe], None], shown: Snapshot | None
     ) -> None:
         super().__init__()
         self._state, self._shown = state, shown
@@ -116,7 +116,7 @@ class MappingScreen(Screen[None]):
     def _words(self) -> list[tuple[str, str]]:
         return [*key_words(self.BINDINGS), ("Tab", "next table")]
 
-    def show_frame(self, shown: ShownFrame) -> None:
+    def show_frame(self, shown: Snapshot) -> None:
         """Show another frame, which the state has taken in already."""
         self._shown = shown
         if self.is_mounted:

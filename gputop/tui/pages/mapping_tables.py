@@ -150,7 +150,7 @@ class PhysicalTable(DeviceTable):
         logical = {_key(device): k for k, device in enumerate(mapping.visible or ())}
         why = {_key(hidden.device): hidden.reason for hidden in mapping.hidden}
         if mapping.visible is None:
-            which = "visible, which of them is not known"
+            which = "visible, but its name is not known"
             why = {_key(device): which for device in mapping.visible_set or ()}
         unknown = "is not known" if mapping.visible is None else ""
         rows = []

@@ -9,14 +9,14 @@ from gputop.model.health.who import who
 from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
 from gputop.model.machine.sections import Activity
 from gputop.model.machine.text import percent, short_name, size
-from gputop.tui.pages.base import ShownFrame
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, headline, title
+from gputop.tui.snapshot import Snapshot
 
 
 def mig_lines(
-    paper: Paper, shown: ShownFrame, gpu: Gpu, instance: tuple[int, int], idle_after: float
+    paper: Paper, shown: Snapshot, gpu: Gpu, instance: tuple[int, int], idle_after: float
 ) -> Iterator[StyledLine]:
     """Yield what is known of a MIG device, by its GPU instance and compute instance; `idle_after`:
     seconds without work after which memory is idle."""
@@ -35,7 +35,7 @@ def mig_lines(
     yield from processes(paper, shown, gpu, idle_after, instance)
 
 
-def _facts(shown: ShownFrame, gpu: Gpu, device: MigDevice) -> dict[str, str | None]:
+def _facts(shown: Snapshot, gpu: Gpu, device: MigDevice) -> dict[str, str | None]:
     """Return a text for each label; None for what is not known."""
     objection = not_free(shown.frame, gpu, device)
     used, total = device.memory_used, device.memory_total

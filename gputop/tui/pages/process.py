@@ -12,18 +12,19 @@ from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.protocol.messages import Detail, Reply, Request, Stack
 from gputop.tui.messages import ReplyReceiver
-from gputop.tui.pages.base import PageScreen, ShownFrame
+from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.process_lines import (
     ENVIRONMENT,
     STACK,
     detail_lines,
     process_lines,
 )
-from gputop.tui.pages.process_subject import ProcessSubject
+from gputop.tui.pages.process_state import ProcessPageState
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
+from gputop.tui.snapshot import Snapshot
 
 _EVERY = 5.0
 """The least time between two requests, in seconds of the frames: a pause sends none."""
@@ -53,54 +54,56 @@ class ProcessScreen(PageScreen[None]):
         super().__init__()
         self._readonly = readonly
         self._request, self._signal = request, signal
-        self._subject = ProcessSubject(key)
-        self._subject.with_values = self._at_environment = at_environment
+        self._state = ProcessPageState(key)
+        self._state.with_values = self._at_environment = at_environment
         pid = key.process.pid
         self._detail_id, self._stack_id = f"details of {pid}", f"stack of {pid}"
         self._asked: float | None = None
         """Time of the frame at which details were asked for."""
 
     def offers(self, action: str) -> bool:
+        if action in ("signal", "stack", "values") and self._state.moment != "now":
+            return False
         return not (self._readonly and action == "signal")
 
     def action_signal(self) -> None:
-        subject = self._subject
-        if subject.frame is not None:
-            self._signal(subject.frame, [] if subject.ended else [subject.key])
+        state = self._state
+        if state.frame is not None:
+            self._signal(state.frame, [] if state.ended else [state.key])
 
     def action_values(self) -> None:
         """Show the values of the variables that are not about GPUs, or their names only."""
-        self._subject.with_values = not self._subject.with_values
+        self._state.with_values = not self._state.with_values
         self._ask()
         self.draw()
 
     def action_stack(self) -> None:
         """Ask for the Python stack (py-spy), and go to where it will appear."""
-        subject = self._subject
-        if subject.can_be_read and not subject.stack_wanted:
-            subject.stack_wanted = True
-            self._request(Stack(subject.key.process, self._stack_id), self._receive_stack)
+        state = self._state
+        if state.can_be_read and not state.stack_wanted:
+            state.stack_wanted = True
+            self._request(Stack(state.key.process, self._stack_id), self._receive_stack)
         self._go_to_stack()
 
-    def show_frame(self, shown: ShownFrame) -> None:
-        subject = self._subject
-        subject.show(shown)
+    def show_frame(self, shown: Snapshot) -> None:
+        state = self._state
+        state.show(shown)
         if shown.moment != "now":
             self._asked = None
         is_due = self._asked is None or abs(shown.frame.time - self._asked) >= _EVERY
-        if is_due and subject.refused is None:
+        if is_due and state.refused is None:
             self._ask()
         super().show_frame(shown)
 
     def _receive_detail(self, reply: Reply) -> None:
         """Show details, if they are those of this process: another may have had its PID."""
-        subject = self._subject
-        if subject.moment != "now" or not self.is_attached:
+        state = self._state
+        if state.moment != "now" or not self.is_attached:
             return
         if reply.error is not None:
-            subject.refused = reply.error
+            state.refused = reply.error
             self.draw()
-        if subject.take_detail(reply.detail):
+        if state.take_detail(reply.detail):
             self.draw()
             if self._at_environment:
                 self.query_one(Page).go_to_section(ENVIRONMENT)
@@ -108,29 +111,29 @@ class ProcessScreen(PageScreen[None]):
 
     def _receive_stack(self, reply: Reply) -> None:
         """Show the stack, if it is that of this process, or why there is none."""
-        subject, stack = self._subject, reply.stack
-        if subject.moment != "now" or not self.is_attached:
+        state, stack = self._state, reply.stack
+        if state.moment != "now" or not self.is_attached:
             return
         if reply.error is not None:
-            stack = ProcessStack(subject.key.process, problem=reply.error)
-        if subject.take_stack(stack):
+            stack = ProcessStack(state.key.process, problem=reply.error)
+        if state.take_stack(stack):
             self._go_to_stack()
 
     def reset(self) -> None:
         """Stop waiting for an agent that is gone, so that the next frame asks a new agent."""
-        self._asked = self._subject.refused = None
-        self._subject.stack_wanted = False
+        self._asked = self._state.refused = None
+        self._state.stack_wanted = False
 
-    def lines(self, paper: Paper, shown: ShownFrame) -> Iterator[StyledLine]:
-        if self._subject.rows:
-            yield from process_lines(paper, self._subject)
-            yield from detail_lines(paper, self._subject)
+    def lines(self, paper: Paper, shown: Snapshot) -> Iterator[StyledLine]:
+        if self._state.rows:
+            yield from process_lines(paper, self._state)
+            yield from detail_lines(paper, self._state)
 
     def _ask(self) -> None:
-        subject = self._subject
-        if subject.can_be_read and subject.frame is not None:
-            self._asked, subject.refused = subject.frame.time, None
-            detail = Detail(subject.key.process, subject.with_values, self._detail_id)
+        state = self._state
+        if state.can_be_read and state.frame is not None:
+            self._asked, state.refused = state.frame.time, None
+            detail = Detail(state.key.process, state.with_values, self._detail_id)
             self._request(detail, self._receive_detail)
 
     def _go_to_stack(self) -> None:

@@ -24,7 +24,7 @@ from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_GPU, ProcessRow
 from gputop.sources.source import Moment
-from gputop.tui.pages.process_subject import ProcessSubject
+from gputop.tui.pages.process_state import ProcessPageState
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import LABEL, Paper, headline, title
 from gputop.tui.panes.plot import peak, sparkline
@@ -67,27 +67,27 @@ _NOT_KEPT: dict[Moment, str] = {
 }
 
 
-def process_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
+def process_lines(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
     """Yield what frames say of the process."""
-    process = subject.rows[0].process
+    process = state.rows[0].process
     yield []
     headed = f"Process {process.pid}" + (f"  {process.user}" if process.user else "")
-    yield headline(subject.frame, headed)
+    yield headline(state.frame, headed)
     command = list(paper.wrapped(process.command or "not in this /proc", 1))
     yield from command[:_COMMAND]
     if len(command) > _COMMAND:
         yield [(f" {paper.glyphs.ellipsis} all of it is below", "quiet")]
-    if subject.ended:
+    if state.ended:
         left = "it has ended, or left the GPUs; these are its last figures"
-        yield [(f" {_BEFORE_START if subject.before_start else left}", "alarm")]
-    yield from _advice(paper, subject, has_harm=True)
+        yield [(f" {_BEFORE_START if state.before_start else left}", "alarm")]
+    yield from _advice(paper, state, has_harm=True)
     yield from title("On the GPUs")
-    for row, past in zip(subject.rows, subject.pasts, strict=True):
-        yield from _on_gpu(paper, row, past, subject)
+    for row, past in zip(state.rows, state.pasts, strict=True):
+        yield from _on_gpu(paper, row, past, state)
     yield []
-    yield from paper.facts(_facts(paper, subject.rows[0]))
+    yield from paper.facts(_facts(paper, state.rows[0]))
     yield from title("CUDA device names")
-    yield from _named(paper, subject)
+    yield from _named(paper, state)
     yield from title("Origin")
     if process.elsewhere:
         yield from paper.quiet("The PID may be the host's: no process here is known to be it.")
@@ -156,18 +156,18 @@ def _container(container: Container | None) -> str | None:
 
 
 def _on_gpu(
-    paper: Paper, row: ProcessRow, past: ProcessHistory, subject: ProcessSubject
+    paper: Paper, row: ProcessRow, past: ProcessHistory, state: ProcessPageState
 ) -> Iterator[StyledLine]:
     facts = _numbers(paper, NUMBERS_ON_GPU, row)
     name, gpu = row.cuda or "", f"GPU {COLUMNS['gpu'].text(row)}"
     yield [(f"  {gpu:<{LABEL - 4}}", "text"), (f"{name:<9}", "key"), ("  ".join(facts), "text")]
-    for words in _words(row, subject):
+    for words in _words(row, state):
         yield from paper.wrapped(words, 2 + LABEL, "quiet")
     if len(past.memory) > 1:
         yield _graphs(paper, past)
 
 
-def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
+def _words(row: ProcessRow, state: ProcessPageState) -> Iterator[str]:
     process, gpu = row.process, row.gpu
     used = ", ".join(_TYPES.get(kind, kind) for kind in process.type.split("+"))
     if gpu is not None:
@@ -179,10 +179,10 @@ def _words(row: ProcessRow, subject: ProcessSubject) -> Iterator[str]:
         used += f"; GPU instance {gi}" + ("" if ci is None else f", compute instance {ci}")
         used += f" ({profile})" if profile else ""
     yield used
-    idle, now = process.idle_for, subject.frame.time if subject.frame else None
+    idle, now = process.idle_for, state.frame.time if state.frame else None
     if idle is not None and idle >= _IDLE and now is not None:
         yield f"no work seen in its samples for {duration(idle)}, since {clock(now - idle)}"
-    held = max(row.process.gpu_memory or 0 for row in subject.rows)
+    held = max(row.process.gpu_memory or 0 for row in state.rows)
     if process.gpu_memory is not None and process.gpu_memory < _CONTEXT <= held:
         yield "a context only: ranks open one on cuda:0 too"
 
@@ -203,8 +203,8 @@ def _graphs(paper: Paper, past: ProcessHistory) -> StyledLine:
     ]
 
 
-def _named(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    mapping, around = subject.mapping, subject.rows[0].process.cuda_context
+def _named(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    mapping, around = state.mapping, state.rows[0].process.cuda_context
     if mapping is None or around is None:
         yield from paper.quiet("Its variables have not been read.")
         return
@@ -214,12 +214,12 @@ def _named(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
     if around.frameworks:
         loaded = ", ".join(_LABELS[id_] for id_ in around.frameworks if id_ in _LABELS)
         yield from paper.wrapped(f"It has loaded {loaded}.")
-    yield from _advice(paper, subject, has_harm=False)
+    yield from _advice(paper, state, has_harm=False)
 
 
-def _advice(paper: Paper, subject: ProcessSubject, has_harm: bool) -> Iterator[StyledLine]:
+def _advice(paper: Paper, state: ProcessPageState, has_harm: bool) -> Iterator[StyledLine]:
     """Yield the advice on its variables that is an error or a warning, or that is neither."""
-    for hint in subject.mapping.advice if subject.mapping else ():
+    for hint in state.mapping.advice if state.mapping else ():
         if (hint.level in ("error", "warning")) == has_harm:
             yield from paper.marked(hint.text, LEVEL_ROLES[hint.level])
 
@@ -232,43 +232,43 @@ def _devices(mapping: ProcessMapping, to: str) -> Iterator[StyledLine]:
         yield [*line, ("  in use", "good")] if device.id in used else line
 
 
-def detail_lines(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
+def detail_lines(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
     """Yield the variables, open devices, children and stack of the process."""
     yield from title(ENVIRONMENT)
-    yield from _gpu_variables(paper, subject)
+    yield from _gpu_variables(paper, state)
     yield from title("Open devices")
-    yield from _files(paper, subject)
+    yield from _files(paper, state)
     yield from title("Children")
-    yield from _children(paper, subject)
+    yield from _children(paper, state)
     yield from title("Other variables")
-    yield from _other_variables(paper, subject)
+    yield from _other_variables(paper, state)
     yield from title(STACK)
-    yield from _stack(paper, subject)
+    yield from _stack(paper, state)
 
 
-def _waiting(subject: ProcessSubject) -> str | None:
+def _waiting(state: ProcessPageState) -> str | None:
     """Return why there are no details; None if there are."""
-    if subject.detail is not None:
+    if state.detail is not None:
         return None
-    if subject.moment != "now":
-        return _NOT_KEPT[subject.moment]
-    if subject.key.process.start_ticks is None:
+    if state.moment != "now":
+        return _NOT_KEPT[state.moment]
+    if state.key.process.start_ticks is None:
         return "unknown: the process is not in this /proc"
-    if subject.ended or subject.gone:
+    if state.ended or state.gone:
         return "unknown: it ended before it was read"
-    return "being read" if subject.refused is None else f"unknown: {subject.refused}"
+    return "being read" if state.refused is None else f"unknown: {state.refused}"
 
 
-def _gpu_variables(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    detail = subject.detail
+def _gpu_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    detail = state.detail
     if detail is not None and detail.variables is not None:
         values = [(v.name, v.value or "") for v in detail.variables if v.kind == "gpu"]
-    elif subject.mapping is not None and subject.mapping.environ.variables:
-        variables = subject.mapping.environ.variables
+    elif state.mapping is not None and state.mapping.environ.variables:
+        variables = state.mapping.environ.variables
         values = [(name, printable(value, 400)) for name, value in variables.items()]
     else:
         missing = "unset" if detail is None else detail.missing
-        words = _NO_VARIABLES.get(missing, _waiting(subject) or "none")
+        words = _NO_VARIABLES.get(missing, _waiting(state) or "none")
         yield from paper.quiet(words)
         return
     for name, value in values:
@@ -277,18 +277,18 @@ def _gpu_variables(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine
         yield from paper.quiet("none")
 
 
-def _other_variables(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    detail = subject.detail
+def _other_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    detail = state.detail
     if detail is None or detail.variables is None:
-        words = _waiting(subject) or _NO_VARIABLES.get(detail.missing if detail else "unset")
+        words = _waiting(state) or _NO_VARIABLES.get(detail.missing if detail else "unset")
         yield from paper.quiet(words or "none")
         return
     others = [variable for variable in detail.variables if variable.kind == "other"]
     secrets = [variable.name for variable in detail.variables if variable.kind == "secret"]
-    if subject.with_values:
+    if state.with_values:
         yield from paper.quiet("e hides the values")
         for variable in others:
-            yield from paper.wrapped(_assignment(variable, subject.refused))
+            yield from paper.wrapped(_assignment(variable, state.refused))
     elif others:
         yield from paper.quiet("e shows the values of")
         yield from paper.wrapped(", ".join(variable.name for variable in others))
@@ -308,10 +308,10 @@ def _assignment(variable: EnvVariable, refused: str | None) -> str:
     return f"{variable.name}  ({'being read' if refused is None else 'not read'})"
 
 
-def _files(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    detail = subject.detail
+def _files(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    detail = state.detail
     if detail is None:
-        yield from paper.quiet(_waiting(subject) or "")
+        yield from paper.quiet(_waiting(state) or "")
     elif detail.files is None or detail.devices is None:
         yield from paper.quiet("not permitted: only root and its owner may read its open files")
     else:
@@ -322,13 +322,13 @@ def _files(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
             yield from paper.quiet("not all of them could be read")
 
 
-def _children(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    detail = subject.detail
+def _children(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    detail = state.detail
     if detail is None or not detail.children:
-        yield from paper.quiet(_waiting(subject) or "none")
+        yield from paper.quiet(_waiting(state) or "none")
         return
-    gpus = _gpus_by_process(subject.frame)
-    now = subject.frame.time if subject.frame else None
+    gpus = _gpus_by_process(state.frame)
+    now = state.frame.time if state.frame else None
     yield [(f"  {'PID':>7}  {'TIME':>6}  {'GPU':<9}  COMMAND", "quiet")]
     for child in detail.children:
         indices = sorted(gpus.get(child.process, ()))
@@ -351,12 +351,12 @@ def _gpus_by_process(frame: Frame | None) -> Mapping[ProcessId, set[int]]:
     return gpus
 
 
-def _stack(paper: Paper, subject: ProcessSubject) -> Iterator[StyledLine]:
-    stack = subject.stack
-    if subject.stack_wanted:
+def _stack(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
+    stack = state.stack
+    if state.stack_wanted:
         yield from paper.quiet("asking py-spy")
-    elif subject.moment != "now":
-        yield from paper.quiet(_NOT_KEPT[subject.moment])
+    elif state.moment != "now":
+        yield from paper.quiet(_NOT_KEPT[state.moment])
     elif stack is None:
         yield from paper.quiet("t asks py-spy where a Python process is")
     elif stack.problem is not None:

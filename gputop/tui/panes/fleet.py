@@ -8,6 +8,7 @@ from itertools import groupby
 from gputop.model.fleet.fleet import Fleet, FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LAMPS, LampKind
+from gputop.model.health.free import has_whole_gpus
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.text import GIB, MISSING, counted, duration, percent, size
 from gputop.settings import Session, Thresholds
@@ -22,17 +23,19 @@ from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.themes import LEVEL_ROLES
 
 _LEAST_LAMPS, _MOST_LAMPS = 4, 16
+_LEAST_FREE = 5
 _ROLES: dict[LampKind, str] = {
     "free": "good", "used": "load", "idle": "notice", "hung": "alarm", "sick": "alarm",
     "unknown": "quiet",
 }  # fmt: skip
 _RANKS = {"host": 0, **RANKS, "user": 1, "gpu_memory": 2, "pid": 3}
 del _RANKS["cuda"]  # it would be worked out for every host every second
-_BESIDE = 120
-"""From this width on, in cells, the legend stands beside the free GPUs, otherwise below."""
 _WIDE = 150
-"""From this width on, in cells, there is room for what is the same on most hosts."""
-_LONGEST_MODEL = 16
+"""From this width on, in cells, the legend stands beside the free GPUs, otherwise below; and there
+is room for what is the same on most hosts."""
+_GAP = 4
+"""Cells between the free GPUs and the legend."""
+_MAX_MODEL_WIDTH = 16
 
 
 def fleet_facts(totals: FleetTotals, shown: int, is_demo: bool) -> Facts:
@@ -50,10 +53,10 @@ def fleet_facts(totals: FleetTotals, shown: int, is_demo: bool) -> Facts:
     if not seen:
         return
     gpus, role = counted(totals.gpus, "GPU"), "good" if totals.free else "text"
-    if totals.free is None:
-        yield [(gpus, "text")]
-    else:
-        yield [(f"{gpus}, ", "text"), (f"{totals.free} free", role)]
+    free: list[Piece] = [] if totals.free is None else [(f"{totals.free} free", role)]
+    if totals.slices.words:
+        free.append((f"{totals.slices.words} free", "good" if totals.slices.free else "text"))
+    yield [(gpus, "text"), *(piece for part in free for piece in ((", ", "text"), part))]
     yield [("users unknown" if totals.users is None else counted(totals.users, "user"), "text")]
 
 
@@ -61,10 +64,10 @@ class FreeLine(Lines):
     """The free GPUs as `host:index`, as many as fit, and what the lamps mean: beside them if there
     is room, otherwise in a second line."""
 
-    _free: Sequence[tuple[str, str]] = ()
+    _free: Sequence[str] = ()
     _is_known = False
 
-    def show_free(self, free: Sequence[tuple[str, str]], is_known: bool) -> None:
+    def show_free(self, free: Sequence[str], is_known: bool) -> None:
         """Show the hosts with free GPUs, each with their indices. If there are none, `is_known`
         says whether that is certain."""
         self._free, self._is_known = free, is_known
@@ -72,15 +75,15 @@ class FreeLine(Lines):
 
     def wanted(self, width: int) -> int:
         """Return how many lines it takes at this width, in cells."""
-        return 1 if width >= _BESIDE else 2
+        return 1 if width >= _WIDE else 2
 
     def pieces(self, y: int) -> Iterable[Piece]:
         legend, width = [piece for kind in LAMPS for piece in self._lamp(kind)], self.size.width
         if y:
             return [(" ", "text"), *legend]
-        if width < _BESIDE:
+        if width < _WIDE:
             return self._hosts(width)
-        return spread([*self._hosts(width - width_of(legend) - 1)], legend, width)
+        return spread([*self._hosts(width - width_of(legend) - _GAP)], legend, width)
 
     def _lamp(self, kind: LampKind) -> list[Piece]:
         return [(lamp_sign(kind, self.glyphs), _ROLES[kind]), (f" {kind}  ", "quiet")]
@@ -92,10 +95,10 @@ class FreeLine(Lines):
             return [(f" {words}", "quiet")]
         pieces: list[Piece] = [(" free  ", "quiet")]
         room -= width_of(pieces)
-        for number, (host, indices) in enumerate(self._free):
+        for number, host in enumerate(self._free):
             left = len(self._free) - number - 1
             more = f"+{counted(left, 'host')}" if left else ""
-            piece = f"{self.glyphs.text(host)}:{indices}  "
+            piece = f"{self.glyphs.text(host)}  "
             if width_of([(piece, "")]) + len(more) > room:
                 return [*pieces, (f"+{counted(left + 1, 'host')}", "quiet")]
             pieces.append((piece, "good"))
@@ -133,12 +136,13 @@ class FleetColumns:
         """Return the columns for these rows on a screen of `width` cells."""
         most = max((len(row.summary.lamps) for row in rows if row.summary), default=0)
         lamps = min(max(_LEAST_LAMPS, most), _MOST_LAMPS)
-        model = min(_LONGEST_MODEL, max((len(_model(row)) for row in rows), default=0))
+        model = min(_MAX_MODEL_WIDTH, max((len(_model(row)) for row in rows), default=0))
         model = max(len("MODEL"), model)
+        free = max([_LEAST_FREE, *(width_of(self._free(row, 0)) for row in rows)])
         driver = max([len("DRIVER"), *(len(_driver(row)) for row in rows)])
         columns = [
             Column("gpus", "GPUS", lamps, max(lamps, most), 0, self._lamps, left=True),
-            Column("free", "FREE", 5, 5, 1, self._free),
+            Column("free", "FREE", free, free, 1, self._free),
             Column("model", "MODEL", min(model, 8), model, 5, self._model, left=True),
             Column("utilization", "UTIL", 4, 4, 3, self._utilization),
             Column("gpu_memory", "MEM-FREE", 8, 8, 4, self._memory_free),
@@ -164,10 +168,20 @@ class FleetColumns:
         ]
 
     def _free(self, row: HostRow, width: int) -> Sequence[Piece]:
-        if row.summary is None or row.free is None:
+        if row.summary is None or row.late:
             return [value(MISSING, Lines.glyphs)]
-        role = "good" if row.free else "text"
-        return [(f"{row.free}", role), (f"/{len(row.summary.lamps)}", "quiet")]
+        pieces: list[Piece] = []
+        if has_whole_gpus(row.summary.frame):
+            pieces = self._free_gpus(row.free, len(row.summary.frame.gpus))
+        if words := row.summary.slices.words:
+            pieces += [(", ", "quiet")] * bool(pieces)
+            pieces.append((words, "good" if row.summary.slices.free else "text"))
+        return pieces or [value(MISSING, Lines.glyphs)]
+
+    def _free_gpus(self, free: int | None, total: int) -> list[Piece]:
+        if free is None:
+            return [value(MISSING, Lines.glyphs)]
+        return [(f"{free}", "good" if free else "text"), (f"/{total}", "quiet")]
 
     def _who(self, row: HostRow, width: int) -> Sequence[Piece]:
         return names(row.summary.users if row.summary else (), 0, width, Lines.glyphs)

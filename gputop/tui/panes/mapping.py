@@ -50,7 +50,7 @@ class MappingPane(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "stay", "Nothing", id="value.stay", show=False),
         Binding("pagedown", "page(1)", "Rest of the answer", id="value.page-down", show=False),
-        Binding("pageup", "page(-1)", "Begin of the answer", id="value.page-up", show=False),
+        Binding("pageup", "page(-1)", "Beginning of the answer", id="value.page-up", show=False),
     ]
 
     def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002

@@ -25,7 +25,6 @@ from gputop.model.cuda.probe import ProbeResult, answer_to
 from gputop.model.cuda.process_mapping import ProcessMapping
 from gputop.model.machine.finding import Finding, has_error
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.probed import Probed
 from gputop.protocol.messages import Probe, Reply
 from gputop.sources.source import Moment
@@ -35,7 +34,7 @@ _KEPT_FRAMES = 5
 """The number of frames for which a GPU must be idle before it is offered."""
 _MAX_PROBED = 16
 _NOT_ASKED: dict[Moment, str] = {
-    "past": "the driver can only be asked of now: Esc returns",
+    "past": "the driver can only be asked about now: Esc returns",
     "replay": "a replay has no driver to ask",
 }
 _REQUEST = "mapping"
@@ -159,7 +158,7 @@ class MappingState:
 
     @property
     def pick(self) -> GpuPick | None:
-        """The GPU that `gputop free` would take; None before the first frame."""
+        """The GPU or MIG device that `gputop free` would take; None before the first frame."""
         return self._pick(()) if self._frames else None
 
     def show_frame(self, frame: Frame, moment: Moment = "now") -> None:
@@ -239,9 +238,8 @@ class MappingState:
         """Return what a text may be completed to; None if there is nothing."""
         return completion(text, self.result, self.inventory, self._free)
 
-    def _free(self, named: Sequence[CudaDevice]) -> Gpu | None:
-        pick = self._pick(named) if self._frames else None
-        return pick.gpus[0] if pick is not None and pick.gpus else None
+    def _free(self, named: Sequence[CudaDevice]) -> GpuPick | None:
+        return self._pick(named) if self._frames else None
 
     def _pick(self, named: Sequence[CudaDevice]) -> GpuPick:
         """Pick a GPU, once for each frame."""

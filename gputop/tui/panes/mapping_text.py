@@ -8,7 +8,10 @@ from gputop.model.cuda.enumeration import CERTAINTY_WORDS
 from gputop.model.cuda.frameworks import Layers, layer_lines
 from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
 from gputop.model.cuda.mapping_query import by_level, reasons
-from gputop.model.cuda.pick import GpuPick, export_for
+from gputop.model.cuda.pick import GpuPick
+from gputop.model.cuda.pick_mig import export_line
+from gputop.model.health.free import free_slices
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, StyledLine
@@ -121,32 +124,35 @@ def hidden(mapping: Mapping, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 
 def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> StyledLine:
-    """Return the GPU that `gputop free` would take, or why there is none."""
-    pick = state.pick
-    if pick is None:
+    """Return the GPU or MIG device that `gputop free` would take, or why there is none."""
+    pick, frame = state.pick, state.frame
+    if pick is None or frame is None:
         return []
     if not pick.gpus:
-        return _why_none(pick, glyphs)
-    gpu, offered = pick.gpus[0], (offer or "").rpartition(",")[2]
-    line = export_for(state.frame, gpu, state.own.order) if state.frame else ""
-    tail = ""
-    if offered and offered == gpu.uuid:
+        return _why_none(frame, pick, glyphs)
+    offered, tail = (offer or "").rpartition(",")[2], ""
+    if offered and offered in pick.uuids[:1]:
         tail = "  (Tab takes its UUID)"
-    elif offered and offered == state.result.ranks.get(gpu.index):
+    elif offered and offered == state.result.ranks.get(pick.gpus[0].index):
         tail = f"  (Tab takes {offered})"
-    shell = glyphs.text(printable(line))
-    return [("  free: ", "good"), (f"GPU {gpu.index}  {shell}", "text"), (tail, "quiet")]
+    shell = glyphs.text(printable(export_line(frame, pick, state.own.order)))
+    count = f" ({free_slices(frame).words})" if pick.slices else ""
+    line = f"GPU {pick.numbers[0]}{count}  {shell}"
+    return [("  free: ", "good"), (line, "text"), (tail, "quiet")]
 
 
-def _why_none(pick: GpuPick, glyphs: GlyphSet) -> StyledLine:
+def _why_none(frame: Frame, pick: GpuPick, glyphs: GlyphSet) -> StyledLine:
     reasons: dict[str, list[str]] = {}
-    for index, reason in pick.reasons.items():
-        reasons.setdefault(printable(reason, 120), []).append(str(index))
-    words = [f"GPU {', '.join(gpus)}: {reason}" for reason, gpus in reasons.items()]
+    kind = "slice" if pick.slice_reasons else "GPU"
+    for number, reason in (pick.slice_reasons or pick.reasons).items():
+        reasons.setdefault(printable(reason, 120), []).append(str(number))
+    words = [f"GPU {', '.join(numbers)}: {reason}" for reason, numbers in reasons.items()]
     because = f" ({glyphs.text('; '.join(words))})" if words else ""
-    text = "no GPU is free"
+    text, slices = f"no {kind} is free", free_slices(frame)
     if pick.free is None:
-        text = "no GPU is known to be free"
+        text = f"no {kind} is known to be free"
     elif pick.free:
-        text = f"none of the {pick.free} free GPUs can be taken"
+        text = f"none of the {pick.free} free {kind}s can be taken"
+    elif slices.free and kind == "GPU":
+        text = f"no GPU is free, but {slices.words}"
     return [(f"  {text}", "notice"), (because, "quiet")]

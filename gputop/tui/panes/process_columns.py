@@ -34,7 +34,7 @@ _LEAST_COMMAND = 16
 _WIDE = 100
 """From this width on, in cells, there is room for the columns that say least."""
 _WIDE_ONLY = ("type", "rss", "state")
-_LONGEST = 16
+_MAX_WIDTH = 16
 _ORDINARY = {"R", "S", "I", None}
 """The states of processes with nothing wrong."""
 _LEAST_IDLE = 60.0
@@ -93,7 +93,7 @@ class ProcessColumns:
         """Return the columns that fit a width, some as wide as the longest text in them."""
         self._glyphs, longest = glyphs, self._longest
         columns = [
-            self._column(id_, max(metric.width, min(_LONGEST, longest.get(id_, 0))))
+            self._column(id_, max(metric.width, min(_MAX_WIDTH, longest.get(id_, 0))))
             for id_, metric in self._wanted(width)
         ]
         fitted = fit(columns, max(1, width - 1), gap)

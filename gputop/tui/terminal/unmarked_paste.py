@@ -18,7 +18,7 @@ _AFTER = 0.3
 _FEW, _MANY = 3, 6
 """So many different keys are a text: with a blank, a line end or a key that does nothing, and even
 without."""
-_LONGEST = 64
+_MAX_BURST_KEYS = 64
 """Keys that are looked at."""
 _ENDS = ("enter", "ctrl+j")
 _BLANKS = (*_ENDS, "space", "tab")
@@ -57,7 +57,7 @@ def _burst(key: events.Key, following: Iterable[events.Event]) -> list[str]:
     for event in following:
         if not isinstance(event, events.Key) or event.time - last >= BURST:
             break
-        if not _is_typed(event) or len(keys) == _LONGEST:
+        if not _is_typed(event) or len(keys) == _MAX_BURST_KEYS:
             break
         keys.append(event.key)
         last = event.time

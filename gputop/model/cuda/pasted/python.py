@@ -75,7 +75,7 @@ class _Script:
             value = None
         if isinstance(value, str) or (isinstance(value, int) and inner != code):
             return str(value)
-        raise NotUnderstoodError(f"{shown(code)} is no string that the text tells")
+        raise NotUnderstoodError(f"{shown(code)} is not a string that the text spells out")
 
     def _pass(self, statement: ast.stmt, code: str) -> None:
         """Note what a statement gives names, and whether it may start CUDA."""

@@ -109,8 +109,11 @@ def _programs(text: str, code: str, own: dict[str, str]) -> list[Program]:
         (not _names(text), f"it does not name {NAME}"),
         (_BATCH.search(text), "a batch system decides which GPUs its jobs get"),
         (not _names(code), "it names the variable in comments only"),
-        (odd := _ODD.search(code), f"it holds {odd and odd[0]!a}, which a shell reads otherwise"),
-        (blocks and re.search(rf"{NAME}\s*=", _FENCE.sub("", text)), "it is set around its blocks"),
+        (odd := _ODD.search(code), f"it holds {odd and odd[0]!a}, which a shell reads differently"),
+        (
+            blocks and re.search(rf"{NAME}\s*=", _FENCE.sub("", text)),
+            "it is set outside of the code blocks",
+        ),
     ):
         if wrong:
             raise NotUnderstoodError(why)
@@ -144,7 +147,7 @@ def _typed(text: str) -> str:
     """Return what was typed behind prompts, if there are any."""
     lines = [*_PROMPTED.finditer(text)]
     if lines and named(_PROMPTED.sub("", text)):
-        raise NotUnderstoodError("what was typed and what was printed stand together")
+        raise NotUnderstoodError("commands and their output are mixed")
     if any(match["own"] and re.match(r"(?:export|unset)\b", match["typed"]) for match in lines):
-        raise NotUnderstoodError("what it sets is gone at the end of its line")
+        raise NotUnderstoodError("what it sets is lost when its line has run")
     return "\n".join(match["typed"] for match in lines) or text

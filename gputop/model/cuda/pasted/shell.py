@@ -99,7 +99,7 @@ class Shell:
             self._run(words, kept=kept)
 
     def look(self, name: str) -> Value:
-        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not give ${name}")
+        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not define ${name}")
         return self._varying.get(name) or self._values.get(name, unset)
 
     def _run(self, whole: list[str], *, kept: bool) -> None:
@@ -173,7 +173,7 @@ class Shell:
                 return
             environ[NAME] = Unknown(f"what {name} starts it with is not in the text")
         elif _TAKES_NOT.match(line):
-            environ[NAME] = Unknown(f"{shown(words)} does not take it as it is")
+            environ[NAME] = Unknown(f"{shown(words)} changes it")
         else:
             _check(words)
         self.programs.append(Program(words, environ[NAME], environ[ORDER]))
@@ -227,7 +227,7 @@ def _split(text: str) -> Iterator[tuple[list[str], str, str, bool]]:
     plain = _DOCUMENT.sub(lambda m: m[0] if named(m[5]) else m[1] + m[4], text + "\n")
     for token in _TOKEN.finditer(plain):
         if token["rest"] or named(token["target"] or ""):
-            raise NotUnderstoodError(f"{shown(token[0].split()[0])} is not followed to an end")
+            raise NotUnderstoodError(f"{shown(token[0].split()[0])} cannot be followed to its end")
         words += [token["word"]] if token["word"] else []
         writes |= re.search(r"^[^<]*>(?!&|\s*/dev/null)", token["target"] or "") is not None
         if operator := token["operator"]:

@@ -11,11 +11,11 @@ from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes import process_rows
 from gputop.sources.source import Moment
-from gputop.tui.pages.base import ShownFrame
+from gputop.tui.snapshot import Snapshot
 
 
 @dataclass
-class ProcessSubject:
+class ProcessPageState:
     """All that is known of the process of a page, or was known when it ended."""
 
     key: ProcessKey
@@ -46,7 +46,7 @@ class ProcessSubject:
         is_there = self.moment == "now" and not self.ended
         return is_there and self.key.process.start_ticks is not None
 
-    def show(self, shown: ShownFrame) -> None:
+    def show(self, shown: Snapshot) -> None:
         """Take a frame. One without the process leaves its last figures; one of the past takes
         away the details of now."""
         frame = shown.frame
