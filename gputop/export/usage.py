@@ -145,12 +145,12 @@ def _time_notes(report: UsageTotals) -> Iterator[str]:
 
 
 def _coverage_notes(report: UsageTotals) -> Iterator[str]:
-    asked = duration(report.until - report.since)
+    span = duration(report.until - report.since)
     for host, coverage in report.coverages.items():
         name = f"{printable(host, 100)}: " if len(report.coverages) > 1 else ""
         if coverage.gaps:
             yield (
-                f"{name}not recorded: {duration(coverage.missing)} of {asked}"
+                f"{name}not recorded: {duration(coverage.missing)} of {span}"
                 f" ({counted(coverage.gaps, 'gap')})"
             )
         if coverage.unread:
