@@ -230,11 +230,13 @@ class Assembler:
                 tables[section][field] = _values(column, len(ids))
         rows = {name: _rows(table, len(ids)) for name, table in tables.items()}
         numbers = [
-            {**rows[""][place], **{name: rows[name][place] for name in sections}}
-            for place, sections in enumerate(there)
+            {**rows[""][row], **{name: rows[name][row] for name in sections}}
+            for row, sections in enumerate(there)
         ]
         typed = _typed(numbers, GenericAlias(list, _GpuNumbers))
-        return tuple(replace(gpu, **asdict(row)) for gpu, row in zip(gpus, typed, strict=True))
+        return tuple(
+            replace(gpu, **asdict(values)) for gpu, values in zip(gpus, typed, strict=True)
+        )
 
     def _assemble_processes(self, columns: dict[str, Any]) -> tuple[Process, ...]:
         processes = self._processes.present(_ids(columns))
