@@ -309,7 +309,7 @@ def test_a_signal_reaches_the_process(
             told = one(agent.line(), job.pid)
             on(here, 0)
             assert verdict(agent, job.pid, told["start_ticks"])["outcome"] == "exited"
-        assert gone(job.host_pid)
+        until(lambda: gone(job.host_pid))
 
 
 @pytest.mark.parametrize("version", [BEFORE[1], "580.95.05"])
