@@ -183,6 +183,7 @@ def test_a_token_that_is_none(text: str, mode: int, reason: str, tmp_path: Path)
         token_of(str(token_file(tmp_path, text, mode)))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_larger_window_and_a_server_that_comes_back(here: Machine, tmp_path: Path) -> None:
     token = ("--token-file", str(token_file(tmp_path)))

@@ -146,6 +146,7 @@ class Evil(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_page_in_a_real_browser_reads_nothing(here: Machine, tmp_path: Path) -> None:
     _, address = serve(here, "--no-token")

@@ -6,6 +6,7 @@ import random
 import tracemalloc
 from collections.abc import Iterable, Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame, ProcessFacts
@@ -129,6 +130,7 @@ def test_facts_without_frames_do_not_grow() -> None:
     assert sum(batch.unpacked for batch in recent._batches) < 9 << 20
 
 
+@pytest.mark.long
 def test_facts_that_change_without_end_do_not_grow() -> None:
     """They are few bytes, compressed, but each reader of a batch keeps its own."""
     rows = {n: ProcessFacts(n) for n in range(1, 1001)}

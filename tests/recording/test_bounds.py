@@ -97,6 +97,7 @@ def test_what_follows_little_damage_is_found(tmp_path: Path) -> None:
     assert loss == f"{5000 * 4 + (1 << 20)} bytes of damaged are damaged or cut off"
 
 
+@pytest.mark.long
 def test_what_starts_again_and_again_under_long_names_leaves_a_month() -> None:
     """Sixty processes of somebody, new in every sample, in the 2 GiB of --max-size."""
     writer, chance, size = ChunkWriter(HOST), Random(1), 0

@@ -35,6 +35,7 @@ def test_nothing_is_lost_of_a_whole_one(whole: Path) -> None:
     assert read(whole) == (FRAMES, ())
 
 
+@pytest.mark.long
 def test_a_thousand_cuts(whole: Path, path: Path) -> None:
     data, index = whole.read_bytes(), index_of(whole).read_bytes()
     ends = [Entries(index)[n].offset + Entries(index)[n].length for n in range(len(FRAMES))]

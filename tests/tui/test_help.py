@@ -21,6 +21,7 @@ from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.process import ProcessScreen
 from gputop.tui.panes.page import Page
 from tests.builders_tui import NOON, Screenful, frame_of, process_of, shown
+from tests.conftest import rest_long
 from tests.tui.fleets import watched
 from tests.tui.replays import record, replayed
 from tests.tui.test_past import two_minutes
@@ -49,7 +50,7 @@ def words_of(*owners: type) -> set[str]:
             for binding in vars(owner)["BINDINGS"] if isinstance(binding, Binding)}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@rest_long("name", *SCREENS)
 async def test_every_screen_has_its_own_keys(name: str) -> None:
     keys, where, owner = SCREENS[name]
     async with shown(FRAME, size=(160, 40)) as screen:

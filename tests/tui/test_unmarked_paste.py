@@ -11,6 +11,7 @@ from textual import events
 from gputop.settings import Session
 from gputop.tui.terminal.unmarked_paste import UnmarkedPaste
 from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 from tests.driver import Machine
 from tests.tui.live import running
 
@@ -39,7 +40,7 @@ async def at_once(screen: Screenful, text: str, begin: float | None = None) -> f
     return begin
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@rest_long("text", *TEXTS)
 @pytest.mark.parametrize("opened", [(), ("s",), ("G",)])
 async def test_a_text_changes_and_saves_nothing(
     text: str, opened: tuple[str], tmp_path: Path
@@ -72,7 +73,7 @@ TYPED: dict[str, Callable[[Screenful], bool]] = {
 }
 
 
-@pytest.mark.parametrize("keys", TYPED)
+@rest_long("keys", *TYPED)
 async def test_keys_that_a_slow_line_delivers_at_once_act(keys: str) -> None:
     async with shown(FRAME) as screen:
         await at_once(screen, keys)
