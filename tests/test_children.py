@@ -212,7 +212,9 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
     def run() -> None:
         reader, pids = ProcessReader(), psutil.pids()
         reader.start()
-        assert list(reader.ask_all(read_stat, pids)) == pids
+        answered = reader.ask_all(read_stat, pids)
+        assert len(answered) > 5
+        assert list(answered) == [pid for pid in pids if pid in answered]  # some end meanwhile
         reader.stop()
 
     assert in_child(run, os.getuid()) == ""
