@@ -76,9 +76,9 @@ def assert_last_is_not_idle(here: Machine) -> None:
     assert worker is None
 
 
-def recorded(agent: Agent, folder: Path, entries: int = 1) -> Path:
-    """Its record, as soon as there is one of so many idle times: GPUs are read in turns, and that
-    of one may be long enough while that of another is not."""
+def recorded(agent: Agent, folder: Path, entries: int = 3) -> Path:
+    """Its record, as soon as there is one of so many idle times, as of a GPU and two processes: the
+    first that is long enough is written, and the others with the next record."""
     path = folder / f"{agent.process.pid}.idle"
     until(lambda: agent.line() and path.exists() and len(entries_of(path)) >= entries, within=30)
     return path
@@ -89,7 +89,7 @@ def entries_of(record: Path) -> list[Any]:
     return entries
 
 
-def held(agent: Agent, folder: Path, entries: int = 1) -> Path:
+def held(agent: Agent, folder: Path, entries: int = 3) -> Path:
     """The same, and the agent writes no other: it is stopped, and lives."""
     path = recorded(agent, folder, entries)
     agent.process.send_signal(signal.SIGSTOP)
