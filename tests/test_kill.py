@@ -61,7 +61,7 @@ def kill(here: Machine, *words: object) -> Done:
     ("", 2, "which processes? Give PIDs, words of the filter, --gpu or --user"),
     ("0", 2, "0 is a process group, not a PID: give each PID"),
     ("-1", 2, "-1 is a process group, not a PID: give each PID"),
-    ("1", 1, "process 1 is on no GPU, or on another one than asked for"),
+    ("1", 1, "process 1 is on no GPU"),
     ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
     ("99999999999", 2, "99999999999 is not a PID"),
     ("train 17", 2, "PIDs or words of the filter, not both"),

@@ -142,10 +142,13 @@ _TAKEN = {
 }  # fmt: skip
 HOST_ONLY: list[BindingType] = [
     replace(binding, action=f"elsewhere('{binding.description}')", show=False, group=None)
-    for binding in (*MAIN_BINDINGS, *TIME_BINDINGS)
-    if isinstance(binding, Binding) and _TAKEN.isdisjoint(binding.key.split(","))
+    for group in (HOSTS_BINDINGS, MAIN_BINDINGS, TIME_BINDINGS)
+    for binding in group
+    if isinstance(binding, Binding)
+    and (group is HOSTS_BINDINGS or _TAKEN.isdisjoint(binding.key.split(",")))
 ]
-"""The keys that work on the screen of a host alone: on that of many hosts they say so."""
+"""The keys that work on the screen of a host alone: on that of many hosts, or on one that lacks
+them, they say so."""
 
 _MOVES = (("time.back time.on", "step"), ("time.minute-back time.minute-on", "minute"))
 _FIRST: dict[Instant, tuple[tuple[str, str], ...]] = {

@@ -124,7 +124,9 @@ async def test_the_keys_of_a_cluster_are_those_that_do_something(server: Prometh
         assert " Enter open  / filter  s sort  ? help  q quit  p pause" in cluster.lines[-1]
         titles = [c.title for c in cluster.app.get_system_commands(cluster.app.screen)]
         assert not any("scroll" in title or "step" in title for title in titles)
-        await cluster.press("L", "u", "f9")
+        for key, words in (("L", "log in"), ("u", "users"), ("f9", "signal"), ("space", "tag")):
+            await cluster.press(key)
+            assert f"{words}: open a host first, with Enter" in cluster.lines[0]
         assert "to signal" not in cluster.text
         await cluster.press("question_mark")
         here = cluster.text.partition("On the screen of a host")[0]

@@ -158,9 +158,9 @@ class ProcessSelector:
             targets = {process.pid: Target(process) for process in above} | targets
         for pid in selection.pids:
             if pid not in targets:
+                where = "not on a GPU of --gpu" if selection.gpus else "on no GPU"
                 nor = ", nor is one that it started" * selection.descendants
-                reason = f"is on no GPU{nor}, or on another one than asked for"
-                raise GputopError(f"process {pid} {reason}")
+                raise GputopError(f"process {pid} is {where}{nor}")
         return tuple(targets[pid] for pid in selection.pids)
 
 
