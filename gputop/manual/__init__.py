@@ -35,7 +35,7 @@ TOPICS = {
     "json": "text and JSON for scripts, with every field",
     "python": "import gputop: choose GPUs, take snapshots, watch, in Python",
     "metrics": "every value of a GPU and a process: label, field, unit",
-    "prometheus": "metrics for Prometheus, alerts, dcgm-exporter's names",
+    "prometheus": "metrics for Prometheus, alerts, a dashboard, dcgm-exporter's names",
     "site": "a cluster: from pipx install to metrics, alerts and reports",
     "settings": "the settings file, variables, themes, other keys",
     "faq": "colours, containers, Slurm, WSL, tmux, root, cost",
