@@ -152,6 +152,8 @@ def test_slices_are_counted_apart_from_whole_gpus() -> None:
     assert (fleet.totals.gpus, fleet.totals.free, fleet.totals.slices) == (3, 1, (2, 6))
     assert free_gpus(fleet.rows) == ["one: 1 of 3 slices", "both:1, 1 of 3 slices"]
     assert [row.host for row in ordered(fleet.rows, "free")] == ["both", "one"]
+    fleet.take([of_host("one", one)])
+    assert fleet.totals.free is None
     late = of_host("late", one, UP._replace(age=7.0))
     fleet.take([late])
     assert (fleet.totals.slices.words, free_gpus(fleet.rows)) == ("", [])

@@ -25,7 +25,8 @@ class FleetTotals(NamedTuple):
     """Hosts that need attention."""
     gpus: int
     free: int | None
-    """None if no GPU is seen to be free, but those of some hosts are not known."""
+    """None if no GPU is seen to be free, but those of some hosts are not known, or if all are in
+    MIG mode."""
     slices: FreeSlices
     users: int | None
     """None if no user is seen, but those on some GPUs cannot be."""
@@ -74,13 +75,14 @@ class Fleet:
         summaries = [row.summary for row in self.rows if row.summary is not None]
         firsts = [row.summary for row in self.rows if row.summary is not None and row.is_first]
         free = sum(len(row.free_indices) for row in self.rows)
+        are_whole = not all(gpu.mig_mode for summary in firsts for gpu in summary.frame.gpus)
         users = len({user for summary in summaries for user in summary.users})
         return FleetTotals(
             hosts=len(self.rows),
             seen=sum(row.summary is not None for row in self.rows),
             alarms=sum(row.level == "error" for row in self.rows),
             gpus=sum(len(s.frame.gpus) for s in firsts),
-            free=free if free or self._is_free_known else None,
+            free=free if free or (are_whole and self._is_free_known) else None,
             slices=self._slices(firsts),
             users=users if users or _are_users_known(summaries) else None,
         )
