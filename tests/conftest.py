@@ -91,8 +91,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
     And have tmux and xterm start a shell that there is: that of a user like nobody is nologin.
     """
-    hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no fault
-    hypothesis.settings.load_profile("suite")
+    # A busy machine is no fault, and what is tried is the same in every run.
+    hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile("random", deadline=None)
+    hypothesis.settings.load_profile(config.getoption("--hypothesis-profile") or "suite")
     os.environ["SHELL"] = "/bin/sh"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if NESTED and not on_card(config):

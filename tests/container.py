@@ -13,6 +13,7 @@ import os
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.agent.driving import has_cuda, until
@@ -20,7 +21,7 @@ from tests.conftest import needed_namespaces
 from tests.driver import build
 
 _NODES = """
-folder="$(mktemp -d)"
+folder="$2"
 mount -t tmpfs dev "$folder"
 cd "$folder"
 for name in null zero urandom; do touch $name; mount --bind /dev/$name $name; done
@@ -48,10 +49,11 @@ class Container:
 
     def __enter__(self) -> Container:
         setup = _NODES if self._nodes else ""
+        folder = self._stack.enter_context(TemporaryDirectory())
         first = subprocess.Popen(
             ["unshare", *self._options, "--mount", "--pid", "--fork", "--kill-child",
              "--mount-proc", "sh", "-ec", f"{setup}\necho .; exec sleep 1000", "sh",
-             str(self._nodes)],
+             str(self._nodes), folder],
             stdout=subprocess.PIPE,
         )  # fmt: skip
         self._stack.callback(_end, first)

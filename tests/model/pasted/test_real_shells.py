@@ -67,6 +67,19 @@ def test_texts_that_hypothesis_makes_smaller(chance: Random) -> None:
     check(Grammar(chance).text())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train.py; export CUDA_VISIBLE_DEVICES=0; O=$(python train.py); wait",
+        "CUDA_VISIBLE_DEVICES=0 python a.py; X='torchrun t.py'; eval \"$X\"",
+        "CUDA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES},3 setsid -w python",
+        "source <(echo 'accelerate t.py'); CUDA_VISIBLE_DEVICES=0 builtin mytrain t.py",
+    ],
+)
+def test_a_program_that_a_word_starts_counts(text: str) -> None:
+    assert check(text) == "nothing claimed"
+
+
 def of_a_shell(text: str) -> bool:
     """Tell a text of a shell whose programs are here."""
     if any(word in text.split() for word in _ABSENT) or "\x1b" in text:

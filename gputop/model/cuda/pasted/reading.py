@@ -140,7 +140,7 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
     shell = Shell(_FISH_CSH_POWERSHELL.sub(_EXPORT, text), own)
     if not (shell.programs or shell.settings):
         raise NotUnderstoodError("it starts no program and sets nothing")
-    return shell.programs or shell.settings
+    return [*shell.inside, *shell.programs] if shell.programs else shell.settings
 
 
 def _typed(text: str) -> str:

@@ -31,6 +31,7 @@ _NAMED = re.compile(
     rf"(?<![\w$])(?<!\$\{{)(?<!\$\{{[#!])(?:{NAME}|{ORDER})(?!\w)|\$\{{(?:{NAME}|{ORDER}):?="
 )
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_READ = re.compile(r"\$\{?(\w+)", re.ASCII)
 _FOLDER = re.compile(r".*/|[\"'\\]")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OPENS, _CLOSES = ("(", "{", "if", "while", "until", "for", "select"), (")", "}", "fi", "done")
@@ -54,6 +55,8 @@ _TAKES_NOT = re.compile("accelerate .*--gpu_ids|deepspeed .*(?: -[ieH] |--(?:inc
 _ALL_GPUS = re.compile(r"--gpus[ =][\"']?all\b|--device[ =]nvidia\.com/gpu=all\b")
 _CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
 _KEEPS = re.compile(rf" (?:-[A-Za-z]*E|--preserve-env(?:=\S*\b{NAME}\b\S*)?) ")
+_INSIDE = re.compile(r"(?:\$\(|`)[^)`]*(?:\bpython|\.py\b|\b(?:torchrun|accelerate|deepspeed)\b)")
+"""A word that starts such a program to keep what it prints."""
 _READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
 _HARMLESS = re.compile(r"\b(?:activate|conda|mamba|pyenv|bashrc|profile|zshrc)\b")
 _PROSE = re.compile(
@@ -89,6 +92,8 @@ class Shell:
         self.programs: list[Program] = []
         self.settings: list[Program] = []
         """What a program would be started with behind each command that sets the variable."""
+        self.inside: list[Program] = []
+        """What programs in words are started with; their command lines are not read."""
         self._values, self._exported = dict(inherited), set(inherited)
         self._varying: dict[str, Unknown] = {}
         plain = [*_commands(text)]
@@ -102,8 +107,16 @@ class Shell:
         unset = None if name in (NAME, ORDER) else Unknown(f"the text does not define ${name}")
         return self._varying.get(name) or self._values.get(name, unset)
 
+    def _environ(self) -> dict[str, Value]:
+        """Return the variables that a program is started with."""
+        keys = {NAME, ORDER} & (self._exported | self._varying.keys())
+        return {NAME: None, ORDER: None} | {key: self.look(key) for key in keys}
+
     def _run(self, whole: list[str], *, kept: bool) -> None:
         """Follow a command; `kept`: what it prints is not only shown."""
+        if any(map(_INSIDE.search, whole)):
+            environ = self._environ()
+            self.inside.append(Program([], environ[NAME], environ[ORDER]))
         words, given, launcher = self._launched(whole)
         name, sets = _FOLDER.sub("", (words or [""])[0]), _SETS.fullmatch(launcher)
         if not words and (sets or not launcher):
@@ -117,14 +130,20 @@ class Shell:
         elif sets:
             _check([launcher, *whole])
         elif _TOOLS.fullmatch(name) and NAME not in given:
-            kept = kept or name not in ("echo", "printf", "grep", "[")
-            _check([name, *(word for word in words if kept or re.search(r"\$\(|`", word))])
-            self._values |= {key: Unknown(f"{name} gives {key} a value") for key in _changed(words)}
-            if _READS_IN.match(" ".join([*words, ""])) and not _HARMLESS.search(" ".join(words)):
-                self._values = {NAME: Unknown(f"{shown(words)} may set it")}
-                self._exported |= {NAME}
+            self._run_tool(name, words, kept or name not in ("echo", "printf", "grep", "["))
         elif words and (named(whole) or not any(map(_PROSE.fullmatch, words))):
             self._start(name, words, given)
+
+    def _run_tool(self, name: str, words: list[str], kept: bool) -> None:
+        """Follow a command that uses no GPU, and may change variables."""
+        line = " ".join([*words, ""])
+        _check([name, *(word for word in words if kept or re.search(r"\$\(|`", word))])
+        self._values |= {key: Unknown(f"{name} gives {key} a value") for key in _changed(words)}
+        if _READS_IN.match(line) and not _HARMLESS.search(line):
+            self._values = {NAME: Unknown(f"{shown(words)} may set it")}
+            self._exported |= {NAME}
+            if name == "eval" or "<(" in line:
+                self.inside.append(Program([], self.look(NAME), self.look(ORDER)))
 
     def _launched(self, words: list[str]) -> tuple[list[str], dict[str, Value], str]:
         """Return what `env`, `sudo` or `nohup` starts, its own variables, and the last of these."""
@@ -132,7 +151,9 @@ class Shell:
         while words:
             word, name, match = words[0], _FOLDER.sub("", words[0]), _ASSIGN.match(words[0])
             if match and (sets or launcher in ("", "env", "sudo")):
-                given[match[1]] = self._assigned(match)
+                own = not given.keys().isdisjoint(_READ.findall(match[3]))
+                why = f"{shown(match[0])} reads what its own line sets"
+                given[match[1]] = Unknown(why) if own else self._assigned(match)
             elif sets and (_IDENTIFIER.fullmatch(word) or word in ("-x", "-gx", "-n", "-g")):
                 given |= {word: None if launcher == "unset" else self.look(word)}
             elif _WRAPS.fullmatch(name) or (not launcher and not given and _SETS.fullmatch(name)):
@@ -161,8 +182,7 @@ class Shell:
         wrong = [*filter(_PROSE.fullmatch, words), *filter(_NO_PROGRAM.fullmatch, words[:1])]
         if wrong:
             raise NotUnderstoodError(f"it starts a command called {shown(wrong[:1])}")
-        keys = {NAME, ORDER} & (self._exported | self._varying.keys())
-        environ = {NAME: None, ORDER: None} | {key: self.look(key) for key in keys} | given
+        environ = self._environ() | given
         line = " ".join([name, *words[1:], ""])
         if re.match(r"(?:docker|podman) run ", line) and named(line):
             environ[NAME] = Unknown("which GPUs the container gets is not in the text")
