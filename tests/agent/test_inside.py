@@ -389,8 +389,8 @@ def test_the_doctor_says_whom_the_driver_tells(inside: Container, machine: Machi
     here = driven(machine, "580.95.05")
     told = " ".join(here.run([*inside.prefix, *GPUTOP, "doctor"]).stdout.split())
     assert "container: " not in told
-    assert "the driver tells only this container's own processes" in told
+    assert "the driver lists only this container's own processes" in told
     here = driven(machine, BEFORE[1])
     on(here, 0, {"pid": NOBODY, "host_pid": NOBODY, "used": GIB, "sm": 40})
     told = " ".join(here.run([*inside.prefix, *GPUTOP, "doctor"]).stdout.split())
-    assert "the driver tells processes of the host, which have other PIDs here" in told
+    assert "the driver lists processes of the host, which have other PIDs here" in told
