@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gputop.agent.slurm import SlurmReader
-from tests.agent.driving import Json
+from tests.agent.driving import Json, until
 from tests.conftest import MachineFactory, in_child, needs_everybody, needs_root
 from tests.driver import Machine
 
@@ -37,18 +37,18 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(user: int = ALICE, **variables: str) -> int:
-        command = ["/bin/sh", "-c", "echo; exec sleep 1000"]
+        command = ["sleep", "1000"]
         process = subprocess.Popen(
             command,
             env={"A": "1", **variables},
             user=user,
             group=user,
             extra_groups=(),
-            stdout=subprocess.PIPE,
         )
-        assert process.stdout
-        process.stdout.readline()
         started.append(process)
+        proc = Path(f"/proc/{process.pid}")  # an exec sets the name first, then the variables
+        until(lambda: proc.joinpath("comm").read_text() == "sleep\n")
+        until(lambda: proc.joinpath("environ").read_bytes())
         return process.pid
 
     yield start
