@@ -124,7 +124,7 @@ def test_kill_of_who_is_hidden(
     status, told, errors = kill(here, *(words or (program.pid,)), "--foreign", prefix=prefix)
     outcome, words_of = "unknown", "could not be checked"
     if NESTED:
-        outcome, words_of = "other_namespace", "no process here is known to be the one"
+        outcome, words_of = "other_namespace", "it cannot be identified here"
     assert (status, [verdict["verdict"] for verdict in told]) == (1, [outcome])
     assert words_of in errors
     assert program.poll() is None

@@ -248,7 +248,7 @@ def _unseen(why: Exception | str) -> NotSentError:
 
 def _elsewhere(pid: int) -> NotSentError:
     """Return the error for a driver's PID that may mean another process than the one here."""
-    words = f"which process here it is, is not known: {why_not_local(pid)}; nothing was sent"
+    words = f"it cannot be identified here: {why_not_local(pid)}; nothing was sent"
     return NotSentError(
         "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
     )
