@@ -275,6 +275,7 @@ async def test_a_viewer_without_memory_ends_alone(here: Machine) -> None:
             await view.wait_for("pretrain.py")
             [greedy] = {*viewers(server)} - {first}
             resource.prlimit(greedy, resource.RLIMIT_DATA, (1, 1))
+            await view.socket.send_json(["resize", {"width": 400, "height": 150}])
             await view.type("m\x1b[200~" + "x" * 16_000 + "\x1b[201~?")
             assert await view.close_code() == 1000
         await other.type("?")
