@@ -93,7 +93,7 @@ class Shell:
         self.settings: list[Program] = []
         """What a program would be started with behind each command that sets the variable."""
         self.inside: list[Program] = []
-        """What programs in words are started with; their command lines are not read."""
+        """What is started within a word; its command line is not read."""
         self._values, self._exported = dict(inherited), set(inherited)
         self._varying: dict[str, Unknown] = {}
         plain = [*_commands(text)]
@@ -114,9 +114,9 @@ class Shell:
 
     def _run(self, whole: list[str], *, kept: bool) -> None:
         """Follow a command; `kept`: what it prints is not only shown."""
-        if any(map(_INSIDE.search, whole)):
+        for word in filter(_INSIDE.search, whole):
             environ = self._environ()
-            self.inside.append(Program([], environ[NAME], environ[ORDER]))
+            self.inside.append(Program([word], environ[NAME], environ[ORDER]))
         words, given, launcher = self._launched(whole)
         name, sets = _FOLDER.sub("", (words or [""])[0]), _SETS.fullmatch(launcher)
         if not words and (sets or not launcher):
@@ -143,7 +143,7 @@ class Shell:
             self._values = {NAME: Unknown(f"{shown(words)} may set it")}
             self._exported |= {NAME}
             if name == "eval" or "<(" in line:
-                self.inside.append(Program([], self.look(NAME), self.look(ORDER)))
+                self.inside.append(Program(words, self.look(NAME), self.look(ORDER)))
 
     def _launched(self, words: list[str]) -> tuple[list[str], dict[str, Value], str]:
         """Return what `env`, `sudo` or `nohup` starts, its own variables, and the last of these."""
