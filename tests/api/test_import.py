@@ -26,8 +26,6 @@ print(json.dumps([
 """
 SLOW = {"textual", "rich", "pynvml", "psutil", "argparse", "subprocess", "asyncio", "ctypes"}
 """What no screen, no agent and no command line needs to be loaded for."""
-CPU = 0.060
-"""Seconds of CPU over those of a bare Python."""
 USER = """
 from typing_extensions import assert_type
 
@@ -71,9 +69,12 @@ def test_it_loads_little_and_starts_nothing(imports: str) -> None:
         assert "msgspec" not in modules
 
 
-@pytest.mark.parametrize("imports", ["import gputop", "from gputop import snapshot, watch, Frame"])
-def test_it_takes_little_cpu(imports: str) -> None:
-    assert cpu_of(imports) - cpu_of("pass") < CPU
+@pytest.mark.parametrize(
+    ("imports", "starts"), [("import gputop", 2), ("from gputop import snapshot, watch, Frame", 8)]
+)
+def test_it_takes_little_cpu(imports: str, starts: float) -> None:
+    """In starts of a bare Python: on a slow machine that takes longer, too."""
+    assert cpu_of(imports) < starts * cpu_of("pass")
 
 
 def test_its_names() -> None:
