@@ -28,7 +28,7 @@ from gputop.model.metrics.history import History
 from gputop.model.processes import process_rows
 from gputop.model.processes.ended import RecentlyEnded
 from tests.builders import frame, process
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.terminal import Terminal
 
 UNBOUNDED = {
@@ -164,7 +164,7 @@ print("collects:", gc.isenabled(), file=sys.stderr)
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("words", [[], ["--demo"]])
+@rest_long("words", [], ["--demo"])
 def test_garbage_is_collected_while_there_is_a_screen(
     words: list[str], machine: MachineFactory
 ) -> None:

@@ -494,6 +494,7 @@ def test_a_python_environment(machine: MachineFactory, root: Path) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_build_without_kernels_for_the_card(machine: MachineFactory, root: Path) -> None:
     """torch with Hopper's kernels at most on a GB10, whose compute capability the driver tells."""
     here = machine("gb10")

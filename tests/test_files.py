@@ -311,6 +311,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(disk: Path) -> None:
 
 @pytest.mark.system
 @needs_root
+@pytest.mark.long
 def test_a_full_disk_is_said_on_the_screen(machine: MachineFactory, disk: Path) -> None:
     here = machine("h200x8")
     with suppress(OSError):
@@ -359,7 +360,8 @@ def test_what_may_not_change_does_not(manner: str, disk: Path, folder: Path) -> 
 
 
 @pytest.mark.system
-def test_a_writer_that_is_killed(folder: Path) -> None:
+@rest_long("step", 5, 1)
+def test_a_writer_that_is_killed(step: int, folder: Path) -> None:
     """At any time: the file is the old or the new one, and what it leaves goes in the end."""
     path = folder / "config.toml"
     code = (
@@ -370,7 +372,7 @@ def test_a_writer_that_is_killed(folder: Path) -> None:
         "    keep_settings(Path(sys.argv[1]), {'keys.x': str(number) * 4000})\n"
         "    print('.', end='', flush=True)\n"
     )
-    for n in range(15):
+    for n in range(0, 15, step):
         with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as writer:
             assert writer.stdout
             writer.stdout.read(1)
@@ -389,6 +391,7 @@ def test_a_writer_that_is_killed(folder: Path) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_two_writers_leave_a_whole_file(folder: Path) -> None:
     path = folder / "config.toml"
     code = (
@@ -444,6 +447,7 @@ def test_nothing_is_read_that_is_no_settings_file(
 
 @pytest.mark.system
 @needs_root
+@pytest.mark.long
 def test_a_home_that_does_not_answer(machine: MachineFactory, tmp_path: Path) -> None:
     """A FUSE file system whose server never answers, as an NFS server that is gone."""
     dead = tmp_path / "dead"

@@ -94,6 +94,7 @@ def test_gpus_do_not_wait_for_the_lists_of_processes(
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_keys_of_that_time_are_not_lost(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("h200x8").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:
@@ -116,6 +117,7 @@ def test_a_signal_at_that_time(number: signal.Signals, gate: Path, machine: Mach
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_without_a_driver_nothing_is_painted(gate: Path, machine: MachineFactory) -> None:
     env = {**machine("no-driver").env, **slow(gate)}
     with Terminal(GPUTOP, cols=100, rows=30, env=env) as terminal:

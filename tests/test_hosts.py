@@ -364,6 +364,7 @@ def test_hosts_are_named_at_the_end_in_their_order(capfd: Capture) -> None:
     assert timeout_of(parse(["--json"])) == 5
 
 
+@pytest.mark.long
 def test_a_host_that_is_lost_comes_back_in_watch(sshd: Sshd, kept: MachineFactory) -> None:
     """What is wrong is said once, and a login is not tried again and again."""
     here = kept("h200x8")

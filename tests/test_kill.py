@@ -245,6 +245,7 @@ def test_keys_that_come_in_a_stream_answer_nothing(keys: bytes, here: Machine) -
     pytest.skip(NO_CORE)
 
 
+@pytest.mark.long
 def test_keys_without_an_end_are_no_answer(here: Machine) -> None:
     for name in NAMES:
         with on_terminal(here, name) as terminal:

@@ -197,9 +197,7 @@ def test_digits_are_a_pid_or_nothing(
 @pytest.mark.system
 def test_a_number_goes_through_the_program_as_a_pid(here: Machine) -> None:
     first, second = here.pids["train"], here.pids["eval"]
-    assert meant(here, f"00{first} ") == TRAIN
     assert meant(here, f"pid:{first} or pid:{second}") == BOTH
-    assert meant(here, f"{first} 99999999") == NOBODY
     assert meant(here, f"train {first}") == WRONG
 
 
@@ -208,10 +206,13 @@ def test_a_beginning_that_several_gpus_have_is_none_of_them(here: Machine) -> No
     here.update(lambda scenario: [
         gpu.update(uuid=f"GPU-ab{gpu['index']}") for gpu in scenario["gpus"]
     ])  # fmt: skip
+    assert meant(here, "train or gpu:ab") == WRONG
+    with Agent(here) as agent:
+        seen = here, msgspec.convert(agent.line(), Frame)
     for words in (["gpu:a"], ["gpu:GPU-ab"], ["--user", "me", "!gpu:ab"], ["train or gpu:ab"]):
-        assert meant(here, *words) == WRONG, words
-    assert meant(here, "gpu:ab1") == (0, {"eval"})
-    assert meant(here, "--user", "me", "!gpu:GPU-ab1") == TRAIN
+        assert chosen_of(seen, *words) == WRONG, words
+    assert chosen_of(seen, "gpu:ab1") == (0, {"eval"})
+    assert chosen_of(seen, "--user", "me", "!gpu:GPU-ab1") == TRAIN
 
 
 @pytest.mark.system
@@ -247,7 +248,7 @@ def test_what_is_named_is_meant(words: tuple[str, ...], seen: tuple[Machine, Fra
 
 @pytest.mark.system
 def test_what_is_named_for_the_program_is_meant(here: Machine) -> None:
-    for words in list(NAMED)[::4]:
+    for words in list(NAMED)[::7]:
         assert meant(here, *words) == NAMED[words], words
 
 

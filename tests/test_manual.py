@@ -278,6 +278,7 @@ def test_leafing_through() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_searching_on_the_screen(tmp_path: Path) -> None:
     """And one's own key for the end."""
     settings = tmp_path / "gputop" / "config.toml"

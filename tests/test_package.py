@@ -14,7 +14,7 @@ import pytest
 
 from gputop.commands import HELP
 from gputop.manual import TOPICS, page, plain
-from tests.conftest import MachineFactory, needed
+from tests.conftest import MachineFactory, needed, rest_long
 from tests.driver import forked
 from tests.terminal import Terminal
 
@@ -72,6 +72,7 @@ def test_files_programs_and_groups_are_completed() -> None:
 
 
 @pytest.mark.usefixtures("groups")
+@pytest.mark.long
 def test_files_programs_and_groups_are_completed_in_fish() -> None:
     fish = needed("fish", "fish")
     Path("gputop.fish").write_text(run(*GPUTOP, "--completion", "fish"))
@@ -145,12 +146,14 @@ def check_man_page(path: Path) -> None:
         assert done.stderr == b""
 
 
-def test_the_last_look_stays_if_it_is_asked_for(machine: MachineFactory) -> None:
-    here = machine("h200x8")
-    for arguments, stays in ((["--print-last"], True), ([], False)):
-        with Terminal([*GPUTOP, *arguments], cols=120, rows=40, env=here.env) as terminal:
-            terminal.wait_for("train.py")
-            terminal.send(b"q")
-            assert terminal.exit_code() == 0
-            after = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2]
-            assert (b"NVIDIA H200" in after or b"H200" in after) == stays
+@rest_long(("arguments", "stays"), (["--print-last"], True), ([], False))
+def test_the_last_look_stays_if_it_is_asked_for(
+    arguments: list[str], stays: bool, machine: MachineFactory
+) -> None:
+    env = machine("h200x8").env
+    with Terminal([*GPUTOP, *arguments], cols=120, rows=40, env=env) as terminal:
+        terminal.wait_for("train.py")
+        terminal.send(b"q")
+        assert terminal.exit_code() == 0
+        after = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2]
+        assert (b"NVIDIA H200" in after or b"H200" in after) == stays

@@ -97,6 +97,7 @@ def test_that_hangs():
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_the_alarm_of_a_test_knows_load_as_well(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     hooks = "pytest_timeout_set_timer, pytest_runtest_makereport"

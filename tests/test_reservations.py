@@ -320,6 +320,7 @@ def test_who_keeps_the_folder_locked_is_waited_for_once(locks: Path) -> None:
 
 @needs_root
 @pytest.mark.system
+@pytest.mark.long
 def test_a_full_file_system(tmp_path: Path) -> None:
     """A tmpfs of two files, in a mount namespace of its own."""
     script = (

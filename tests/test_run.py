@@ -210,6 +210,7 @@ def test_a_program_that_takes_its_memory_late(h200x8: Machine) -> None:
 
 @pytest.mark.system
 @needs_everybody
+@pytest.mark.long
 def test_who_starts_at_the_same_time_gets_another_gpu(h200x8: Machine) -> None:
     jobs = [start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; cat") for _ in range(4)]
     said = sorted(line(job).splitlines()[-1] for job in jobs)
@@ -254,6 +255,7 @@ def test_the_driver_is_looked_at_again(h200x8: Machine) -> None:
 
 @pytest.mark.system
 @needs_everybody
+@pytest.mark.long
 def test_a_folder_that_another_user_keeps_locked(h200x8: Machine, tmp_path: Path) -> None:
     """Programs start, each on a GPU of its own: of two who take the same, one gives it back."""
     for above in (tmp_path, *tmp_path.parents[:3]):

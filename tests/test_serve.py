@@ -122,6 +122,7 @@ async def test_without_the_token_nothing_is_shown(here: Machine) -> None:
             assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
+@pytest.mark.long
 def test_an_agent_that_dies_is_started_again(here: Machine) -> None:
     server, address = serve(here)
 
@@ -208,6 +209,7 @@ async def test_a_larger_window_and_a_server_that_comes_back(here: Machine, tmp_p
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.long
 async def test_a_real_browser(here: Machine, tmp_path: Path) -> None:
     _, address = serve(here)
     async with chromium(tmp_path) as page:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.agent.driving import gone, until
 from tests.browsers import TIMEOUT, chromium, serve, view_of, viewers
-from tests.conftest import MachineFactory, needs_everybody, needs_root
+from tests.conftest import MachineFactory, needs_everybody, needs_root, rest_long
 from tests.driver import Machine
 
 pytestmark = pytest.mark.system
@@ -175,7 +175,19 @@ new Promise(done => {
 """
 
 
-async def test_windows_and_messages_of_any_size_and_kind(here: Machine, tmp_path: Path) -> None:
+NONSENSE = [
+    "", "{}", "[]", "1", "nonsense", '["stdin"]', '["stdin", 1]', '["resize", []]',
+    '["resize", {"width": "8", "height": 8}]', '["resize", {"width": 1e400, "height": 1}]',
+    '["resize", {"width": 8.5, "height": NaN}]', '["resize", {}]', '["exit"]',
+    '["stdin", "\\ud800"]',
+    "[" * 100_000, json.dumps(["stdin", "x" * 300_000]),
+]  # fmt: skip
+
+
+@rest_long("nonsense", NONSENSE[::6], NONSENSE, ids=["some", "all"])
+async def test_windows_and_messages_of_any_size_and_kind(
+    nonsense: list[str], here: Machine, tmp_path: Path
+) -> None:
     """A window of 10^9 columns once took 2.5 GB; others left a crash file each."""
     server, address = serve(here)
     async with view_of(address) as quiet:
@@ -192,7 +204,7 @@ async def test_windows_and_messages_of_any_size_and_kind(here: Machine, tmp_path
             for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
                 assert resource.prlimit(viewer, limit) == (0, 0)
             assert 0 < resource.prlimit(viewer, resource.RLIMIT_DATA)[1] < 1 << 30
-        for message in NONSENSE:
+        for message in nonsense:
             async with view_of(address) as view:
                 await view.socket.send_str(message)
                 assert await view.close_code() in (1003, 1007, 1009), message[:80]
@@ -206,15 +218,6 @@ async def test_windows_and_messages_of_any_size_and_kind(here: Machine, tmp_path
     assert server.stderr is not None
     assert server.stderr.read().count("\n") == 1  # how to reach it
     assert not list((tmp_path / "TMPDIR").iterdir())
-
-
-NONSENSE = [
-    "", "{}", "[]", "1", "nonsense", '["stdin"]', '["stdin", 1]', '["resize", []]',
-    '["resize", {"width": "8", "height": 8}]', '["resize", {"width": 1e400, "height": 1}]',
-    '["resize", {"width": 8.5, "height": NaN}]', '["resize", {}]', '["exit"]',
-    '["stdin", "\\ud800"]',
-    "[" * 100_000, json.dumps(["stdin", "x" * 300_000]),
-]  # fmt: skip
 
 
 def test_kill_9_leaves_nothing(here: Machine, tmp_path: Path) -> None:
@@ -231,6 +234,7 @@ def test_kill_9_leaves_nothing(here: Machine, tmp_path: Path) -> None:
     assert not list((tmp_path / "TMPDIR").iterdir())
 
 
+@pytest.mark.long
 async def test_connections_that_ask_nothing_keep_nobody_out(here: Machine) -> None:
     server, address = serve(here)
     where = address.split("/")[2].split(":")
@@ -248,6 +252,7 @@ async def test_connections_that_ask_nothing_keep_nobody_out(here: Machine) -> No
 
 
 @needs_root
+@pytest.mark.long
 async def test_one_user_does_not_take_all_views(here: Machine) -> None:
     """A user who opens many pages loses the oldest of them to another user."""
     server, address = serve(here, "--viewers", "2")
@@ -266,6 +271,7 @@ async def test_one_user_does_not_take_all_views(here: Machine) -> None:
             assert more.status == 503
 
 
+@pytest.mark.long
 async def test_a_viewer_without_memory_ends_alone(here: Machine) -> None:
     server, address = serve(here)
     async with view_of(address) as other:

@@ -321,6 +321,7 @@ async def test_focus_does_not_end_a_pause() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_user_of_the_file_who_is_not_here(machine: MachineFactory) -> None:
     here = machine("h200x8")
     written(here, "user = 'nobody-like-that'\n")

@@ -59,9 +59,15 @@ def without(here: Machine, streams: tuple[int, ...], words: str, log: Path) -> t
 
 
 @pytest.mark.timeout(300)
-@rest_long("streams", *CLOSED, ids=lambda streams: "".join(map(str, streams)))
-def test_no_command_stumbles(streams: tuple[int, ...], here: Machine, tmp_path: Path) -> None:
-    for words in READING if streams == (0,) else COMMANDS if streams == (1,) else FEW:
+@rest_long(
+    ("streams", "commands"),
+    *(((0,), FEW), ((0,), READING), ((1,), COMMANDS), *((streams, FEW) for streams in CLOSED[2:])),
+    ids=["0, few", *("".join(map(str, streams)) for streams in CLOSED)],
+)
+def test_no_command_stumbles(
+    streams: tuple[int, ...], commands: tuple[str, ...], here: Machine, tmp_path: Path
+) -> None:
+    for words in commands:
         status, output, errors = without(here, streams, words, tmp_path)
         assert "Traceback" not in errors, (words, errors)
         assert "internal error" not in errors, (words, errors)

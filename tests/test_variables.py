@@ -16,7 +16,7 @@ from tests.agent.driving import Json, until
 from tests.agent.test_detail import start_ticks
 from tests.browsers import children, command, serve
 from tests.cluster.test_client import answering
-from tests.conftest import MachineFactory, needs_root
+from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
 from tests.terminal import Terminal
@@ -118,7 +118,7 @@ def test_the_agent_gets_none_of_them(here: Machine, eve: Path) -> None:
     assert {entry.partition("=")[0] for entry in entries}.isdisjoint(ACTING)
 
 
-@pytest.mark.parametrize("how", ["command", "screen"])
+@rest_long("how", "command", "screen")
 def test_no_module_of_hers_is_loaded_by_openssl(
     how: str, here: Machine, eve: Path, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> None:
     env = {**here.env, "TERM": "xterm-256color", "TMUX": ""}
     with Terminal([*WAIT, "4194305", "--notify"], cols=200, rows=24, env=env) as terminal:

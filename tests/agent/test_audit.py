@@ -187,6 +187,7 @@ def test_a_kill_waits_a_second_for_its_report_alone(here: Machine, dead: Path) -
     assert done.stderr == "gputop: not in the audit log yet: no answer for 1 s\n"
 
 
+@pytest.mark.long
 def test_the_dialog_says_it(here: Machine, dead: Path) -> None:
     with running(here, "-i", "0.2", size=(120, 40)) as terminal:
         terminal.wait_for("job0.py")

@@ -182,6 +182,7 @@ def test_a_failure_is_not_remembered(here: Here) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_what_is_remembered_is_bounded(here: Here) -> None:
     machine = here(log=True)
     machines, prober = inventory(machine), Prober()

@@ -299,6 +299,7 @@ def test_a_process_that_the_agent_may_not_look_into(here: Machine) -> None:
     assert told["parent"] == 0
 
 
+@pytest.mark.long
 def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
     """All at first sight, and each again within a few ticks."""
     crowd = {"command": ["python", "worker-{n}.py"], "count": 600, "on": {"used": 1}}

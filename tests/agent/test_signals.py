@@ -33,7 +33,7 @@ from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target, Verdict, signal_name, signal_number
 from gputop.protocol.messages import Reply, Signal
 from tests.agent.driving import Agent, Json, gone, sleeping, start_as, until
-from tests.conftest import NESTED, OURSELVES, MachineFactory, needs_everybody, needs_root
+from tests.conftest import NESTED, OURSELVES, MachineFactory, needs_everybody, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 from tests.patience import Deadline
@@ -695,7 +695,8 @@ class Duel:
 @pytest.mark.system
 @needs_root
 @pytest.mark.timeout(120)
-def test_a_bystander_is_never_hit(here: Machine) -> None:
+@rest_long("rounds", 8, 40)
+def test_a_bystander_is_never_hit(rounds: int, here: Machine) -> None:
     """Processes end, and their numbers change hands, before, while and after they are signalled."""
     chance = random.Random(7)
     kept = 0
@@ -705,7 +706,7 @@ def test_a_bystander_is_never_hit(here: Machine) -> None:
         pytest.skip("process numbers cannot be chosen here")
     with Agent(here) as agent:
         agent.line()
-        for _ in range(40):
+        for _ in range(rounds):
             duels = [Duel() for _ in range(10)]
             _until_older([duel.pid for duel in duels])
             early, late = chance.sample(duels, 4), chance.sample(duels, 4)
@@ -730,7 +731,7 @@ def test_a_bystander_is_never_hit(here: Machine) -> None:
             kept += len(same)
             for duel in duels:
                 duel.end()
-    assert kept > 100
+    assert kept > 2.5 * rounds
 
 
 # Names

@@ -178,6 +178,7 @@ while True:
     assert found <= told | {("overwritten", None), ("too_long", None)}
 
 
+@pytest.mark.long
 def test_names_that_are_nearly_right_are_held_against_it_in_bounds(swell: Swell) -> None:
     """Each costs some hundred steps."""
     environ = read_whole_environ(swell("misspelt=16000"))
@@ -234,6 +235,7 @@ def test_a_name_of_newlines(here: Machine) -> None:
     assert not any(ord(character) < 32 for character in said)
 
 
+@pytest.mark.long
 def test_a_process_of_very_many_threads_and_children(here: Machine, swell: Swell) -> None:
     pid = swell("threads=5000", "children=500")
     enlist(here, pid)
@@ -270,6 +272,7 @@ def hides_a_node(swell: Swell, minor: int, count: int) -> int:
 
 
 @needs_root
+@pytest.mark.long
 def test_who_hides_a_gpu_behind_many_files_is_found_at_last(swell: Swell) -> None:
     """And until then it is not told that there is nobody."""
     minor = 1000 + os.getpid()

@@ -94,6 +94,7 @@ def test_a_gpu_that_cannot_be_read_says_why_and_comes_back(
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_its_row_says_so_on_the_screen(machine: MachineFactory, tmp_path: Path) -> None:
     here = machine({"base": "h200x8", "gpus": 2, "processes": None})
     broken = Broken(tmp_path, "nvmlDeviceGetPerformanceState", GPU_1)

@@ -89,9 +89,14 @@ def test_not_enough(h200x8: Machine) -> None:
 
 
 def test_limits(h200x8: Machine) -> None:
-    assert shown(h200x8, "show(len(gputop.free(min_free='20GiB', same_model=True)))") == 1
-    assert shown(h200x8, "show(len(gputop.free(min_free=20 * 2**30)))") == 1
-    assert error(h200x8, "gputop.free(min_free='1TiB')")[0] == "NotEnoughGpusError"
+    code = """
+    same, bytes_ = gputop.free(min_free="20GiB", same_model=True), gputop.free(min_free=20 * 2**30)
+    try:
+        gputop.free(min_free="1TiB")
+    except gputop.GputopError as e:
+        show([len(same), len(bytes_), type(e).__name__])
+    """
+    assert shown(h200x8, code) == [1, 1, "NotEnoughGpusError"]
 
 
 @pytest.mark.parametrize(

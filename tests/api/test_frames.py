@@ -11,9 +11,9 @@ import pytest
 
 import gputop
 from gputop.model.machine.frame import Host, Process
-from tests.api.programs import error, run, shown
+from tests.api.programs import run, shown
 from tests.builders import frame, gpu
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 
 
@@ -67,19 +67,27 @@ def test_many_snapshots_leave_nothing(h200x8: Machine) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(
-    ("scenario", "words"), [("no-driver", "driver"), ("no-gpu", "GPU")], ids=["driver", "gpu"]
-)
+@rest_long(("scenario", "words"), ("no-driver", "driver"), ("no-gpu", "GPU"), ids=["driver", "gpu"])
 def test_a_machine_without(scenario: str, words: str, machine: MachineFactory) -> None:
-    here = machine(scenario)
-    for call in ("gputop.snapshot()", "gputop.free()", "gputop.choose()", "gputop.mapping()"):
-        name, text = error(here, call)
+    code = """
+    errors = []
+    for call in (gputop.snapshot, gputop.free, gputop.choose, gputop.mapping):
+        try:
+            call()
+        except gputop.GputopError as e:
+            errors.append([type(e).__name__, str(e)])
+    show(errors)
+    """
+    errors = shown(machine(scenario), code)
+    assert len(errors) == 4
+    for name, text in errors:
         assert name == "DriverError"
         assert words in text
         assert "\n" not in text
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_program_that_may_open_no_more_files(h200x8: Machine) -> None:
     """However many it may: there is an error of gputop's, or an answer, and nothing is left."""
     code = """
@@ -187,26 +195,31 @@ def test_of_a_process(h200x8: Machine) -> None:
     value, count, visible = shown(h200x8, code)
     assert value == entry.get("env", {}).get("CUDA_VISIBLE_DEVICES")
     assert count == len(visible)
-    own = "import subprocess\nshow(gputop.mapping(pid=os.getpid()).value)"
-    assert shown(h200x8, own) is None
-    assert error(h200x8, "gputop.mapping(pid=2**22 + 1)")[0] == "UsageError"
-    assert error(h200x8, "gputop.mapping(0)")[0] == "UsageError"
-    assert error(h200x8, "gputop.mapping('0', pid=1)") == (
-        "UsageError",
-        "give a value or a pid, not both",
-    )
+    code = """
+    said = []
+    for asked in ({"pid": 2**22 + 1}, {"value": 0}, {"value": "0", "pid": 1}):
+        try:
+            gputop.mapping(**asked)
+        except gputop.GputopError as e:
+            said.append([type(e).__name__, str(e)])
+    show([gputop.mapping(pid=os.getpid()).value, said])
+    """
+    own, said = shown(h200x8, code)
+    assert own is None
+    assert [name for name, _ in said] == ["UsageError"] * 3
+    assert said[-1][1] == "give a value or a pid, not both"
 
 
 @pytest.mark.system
 def test_on_a_machine_with_mig(machine: MachineFactory) -> None:
     here = machine("mig")
     uuid = here.gpu(0)["mig"]["devices"][0]["uuid"]
-    code = f"m = gputop.mapping({uuid!r})\nshow([m.certainty, [d.own_uuid for d in m.visible]])"
-    assert shown(here, code) == ["exact", [uuid]]
-    assert shown(here, "m = gputop.mapping('0')\nshow([m.visible, m.certainty, m.documented])") == [
-        None,
-        "unknown",
-        False,
-    ]
-    done = run(here, "print(gputop.mapping('0').because)")
-    assert "MIG" in done.stdout
+    code = f"""
+    m, n = gputop.mapping({uuid!r}), gputop.mapping("0")
+    own = [d.own_uuid for d in m.visible]
+    show([[m.certainty, own], [n.visible, n.certainty, n.documented], n.because])
+    """
+    certain, unknown, because = shown(here, code)
+    assert certain == ["exact", [uuid]]
+    assert unknown == [None, "unknown", False]
+    assert "MIG" in because

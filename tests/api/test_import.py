@@ -12,6 +12,7 @@ import pytest
 
 import gputop
 from gputop import api
+from tests.conftest import rest_long
 
 pytestmark = pytest.mark.system
 
@@ -69,8 +70,8 @@ def test_it_loads_little_and_starts_nothing(imports: str) -> None:
         assert "msgspec" not in modules
 
 
-@pytest.mark.parametrize(
-    ("imports", "starts"), [("import gputop", 2), ("from gputop import snapshot, watch, Frame", 8)]
+@rest_long(
+    ("imports", "starts"), ("import gputop", 2), ("from gputop import snapshot, watch, Frame", 8)
 )
 def test_it_takes_little_cpu(imports: str, starts: float) -> None:
     """In starts of a bare Python: on a slow machine that takes longer, too."""

@@ -194,6 +194,7 @@ def test_a_slow_reader_gets_what_is_new(h200x8: Machine) -> None:
     assert json.loads(program.stdout.readline()) > 0.35
 
 
+@pytest.mark.long
 def test_a_copy_of_the_program(h200x8: Machine) -> None:
     """A fork neither reads what is its parent's, nor ends it, and can watch for itself."""
     code = """

@@ -83,6 +83,7 @@ def test_every_exporter_counts(tmp_path: Path) -> None:
         assert "it does not say who is on a GPU" in done.stderr
 
 
+@pytest.mark.long
 def test_what_does_not_go_together() -> None:
     url = ("--prometheus", "http://127.0.0.1:1")
     for words, said in {

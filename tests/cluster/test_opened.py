@@ -166,6 +166,7 @@ def test_every_interval(queries: ClusterQueries) -> None:
     assert [line.split()[0] for line in lines] == ["4/5"] * 3
 
 
+@pytest.mark.long
 async def test_in_a_browser_without_ssh(queries: ClusterQueries) -> None:
     """Who looks starts no ssh; a viewer ends with its server, however that ends."""
     command = [*SERVE, "--prometheus", queries.client.url]

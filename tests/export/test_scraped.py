@@ -58,6 +58,7 @@ def scraped(machine: MachineFactory, tmp_path: Path) -> Iterator[Scraped]:
         yield Scraped(here, exporter, prometheus)
 
 
+@pytest.mark.long
 def test_a_real_prometheus(scraped: Scraped) -> None:
     """One test, for a server scrapes nothing in its first seconds."""
     what_is_scraped_is_well_formed(scraped)

@@ -213,6 +213,7 @@ def test_a_line_of_nothing_but_brackets() -> None:
     assert "parts: its stream" in error_of([line])
 
 
+@pytest.mark.long
 def test_facts_have_a_bound_whatever_they_are_of() -> None:
     """Told again they count once."""
     assembler = Assembler()

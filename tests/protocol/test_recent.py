@@ -119,6 +119,7 @@ def grown(recent: RecentFrames, messages: Iterable[AgentMessage]) -> int:
     return peak
 
 
+@pytest.mark.long
 def test_facts_without_frames_do_not_grow() -> None:
     """And a step back does not unpack them all: an open screen grew by 2.6 MB/s."""
     texts = [random.Random(n).randbytes(2000).hex() for n in range(25)]

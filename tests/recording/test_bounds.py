@@ -158,6 +158,7 @@ def test_what_is_said_of_damage_has_a_bound(tmp_path: Path) -> None:
     assert recording.losses[-1] == "further samples cannot be read"
 
 
+@pytest.mark.long
 def test_names_that_change_with_every_frame_are_not_added_up_for_ever() -> None:
     """GPUs that come and go, as a recording may have them: a thousand in each frame."""
 

@@ -124,6 +124,7 @@ def test_texts_of_a_recording_are_made_harmless(tmp_path: Path) -> None:
     assert len(host) == 255
 
 
+@pytest.mark.long
 def test_magic_words_all_over(tmp_path: Path) -> None:
     path = tmp_path / "magic"
     write(path, frames_from(START, 3))

@@ -64,15 +64,15 @@ def test_where_the_index_is_cut_nothing_is_lost(whole: Path) -> None:
     assert read(whole) == (FRAMES, ())
 
 
-@rest_long("has_index", True, False)
-def test_flipped_bytes_of_the_data(whole: Path, path: Path, has_index: bool) -> None:
+@rest_long(("has_index", "flips"), (True, 30), (True, 100), (False, 100))
+def test_flipped_bytes_of_the_data(whole: Path, path: Path, has_index: bool, flips: int) -> None:
     """None is passed over but where the index tells the same as the data."""
     data, chance = whole.read_bytes(), random.Random(2)
     entries = map(Entries(index_of(whole).read_bytes()).__getitem__, range(len(FRAMES)))
     payload = {entry.offset + k for entry in entries for k in range(entry.length)}
     if has_index:
         index_of(path).write_bytes(index_of(whole).read_bytes())
-    for _ in range(100):
+    for _ in range(flips):
         at = chance.randrange(len(data))
         path.write_bytes(data[:at] + bytes([data[at] ^ chance.randrange(1, 256)]) + data[at + 1 :])
         frames, losses = read(path)

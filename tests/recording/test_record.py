@@ -120,6 +120,7 @@ def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_killed_at_any_moment_it_loses_the_last_second_at_most(tmp_path: Path) -> None:
     path, chance = tmp_path / "killed", random.Random(5)
     for _ in range(4):

@@ -21,7 +21,7 @@ from gputop.model.machine.text import size
 from gputop.recording.days import day_file
 from gputop.recording.reader import Recording
 from gputop.recording.writer import HostFolders, Limits, RecordingWriter
-from tests.conftest import in_child, needs_root
+from tests.conftest import in_child, needs_root, rest_long
 from tests.protocol.streams import FRAME, TRAIN
 from tests.recording.made import (
     EVERY,
@@ -289,10 +289,11 @@ def test_a_full_disk_is_said_once_and_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_killed_recorder_loses_nothing_that_it_has_written(tmp_path: Path) -> None:
+@rest_long("kills", 2, 10)
+def test_a_killed_recorder_loses_nothing_that_it_has_written(kills: int, tmp_path: Path) -> None:
     path, chance = tmp_path / "killed", random.Random(4)
     written = 0
-    for kill in range(10):
+    for kill in range(kills):
         said, says = os.pipe()
         child = os.fork()
         if child == 0:
@@ -308,7 +309,7 @@ def test_a_killed_recorder_loses_nothing_that_it_has_written(tmp_path: Path) -> 
         with open(said, "rb") as pipe:
             written += 1 + len(pipe.read())
     recording = Recording(path)
-    assert written <= len(recording.times(HOST)) <= written + 10
+    assert written <= len(recording.times(HOST)) <= written + kills
     assert sum(1 for _ in recording.frames(HOST)) == len(recording.times(HOST))
 
 

@@ -150,6 +150,7 @@ def test_few_are_on_their_way_through_a_proxy(gate: Sshd, answers: str, tmp_path
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_jump_host_loses_nobody(
     gate: Sshd, answers: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

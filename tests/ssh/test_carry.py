@@ -72,6 +72,7 @@ def meaning(source: bytes) -> str:
     return f"{ast.dump(tree)}{lines}"
 
 
+@pytest.mark.long
 def test_sources_mean_the_same_without_their_texts() -> None:
     for path in chain.from_iterable(map(HERE.glob, (*_MODULES, "sources/ssh/loader.py"))):
         source = path.read_bytes()

@@ -85,6 +85,7 @@ def test_floods_before_the_agent(sshd: Sshd) -> None:
     assert said == "no\ufffd[2J room"
 
 
+@pytest.mark.long
 def test_floods_of_an_agent(sshd: Sshd, tmp_path: Path) -> None:
     line = words_of(sshd, "line", _TELLS + _ZEROS % 17e6 + "; sleep 100")
     assert line == "the host sent a line that is too long: disconnected"

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.sources.ssh.standin import psutil as standin
 from tests.agent.driving import Agent, until
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.standin.pythons import bare, pythons
 
 pytestmark = pytest.mark.system
@@ -31,7 +31,7 @@ def lasting(value: Any) -> Any:
 
 
 @needs_everybody  # in a container processes of other tests may be on its GPUs
-@pytest.mark.parametrize("python", pythons()[:2])
+@rest_long("python", *pythons()[:2])
 def test_it_shows_and_does_the_same(python: str, machine: MachineFactory) -> None:
     here = machine("h200x8")
     with Agent(here, interval=0.2) as installed:

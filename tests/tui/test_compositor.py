@@ -217,7 +217,7 @@ class Pair:
 
 
 @pytest.fixture(
-    params=[("wide", "textual-dark"), pytest.param(("small", "ansi-dark"), marks=pytest.mark.long)],
+    params=[("small", "ansi-dark"), pytest.param(("wide", "textual-dark"), marks=pytest.mark.long)],
     ids="-".join,
 )
 def pair(request: pytest.FixtureRequest, textual_of: TextualFactory) -> Iterator[Pair]:

@@ -23,7 +23,7 @@ from tests.builders_tui import (
     process_of,
     shown,
 )
-from tests.conftest import MachineFactory, rest_long
+from tests.conftest import MachineFactory
 from tests.tui.live import SIZES, running
 from tests.tui.papers import section
 
@@ -152,7 +152,8 @@ async def test_help_and_palette_know_the_keys() -> None:
 
 
 @pytest.mark.system
-@rest_long("size", *SIZES)
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
 def test_on_a_machine(size: tuple[int, int], machine: MachineFactory) -> None:
     """Keys, an agent and a driver: it is there, it moves on, and q ends it."""
     env = {"LC_ALL": "C", "NO_COLOR": "1"}

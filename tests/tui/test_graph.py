@@ -13,6 +13,7 @@ from gputop.tui.panes.graph import Graph
 from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.plot import Canvas
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, shown, silent_gpu
+from tests.conftest import rest_long
 
 GAP = float("-inf")
 
@@ -81,7 +82,7 @@ async def graphs(screen: Screenful) -> Graph:
     return screen.app.screen.query_one(Graph)
 
 
-@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
+@rest_long("size", (80, 24), (200, 50))
 async def test_all_gpus_in_one_plot(size: tuple[int, int]) -> None:
     """With scale, times, whose curve it is, and what each was at most."""
     async with shown(at(0, *[0.0] * 8), size=size) as screen:
@@ -150,7 +151,7 @@ async def test_the_cursor_tells_the_values_of_its_time() -> None:
 
 async def test_zoom_and_the_peak_of_what_is_in_sight() -> None:
     async with shown(at(0, 1.0), size=(80, 24)) as screen:
-        for second in range(1, 130):
+        for second in range(3, 130, 3):
             await screen.show(at(second, 0.1))
         await graphs(screen)
         assert "3 min" in screen.lines[0]

@@ -57,6 +57,7 @@ def test_the_first_screen(scenario: str, size: tuple[int, int], machine: Machine
         assert restored(terminal)
 
 
+@pytest.mark.long
 def test_no_key_of_a_burst_is_lost(machine: MachineFactory) -> None:
     with running(machine("h200x8-200")) as terminal:
         terminal.wait_for("200 processes")
@@ -112,7 +113,10 @@ def test_one_gpu_hangs_and_the_rest_lives(machine: MachineFactory) -> None:
         assert restored(terminal)
 
 
-@rest_long(("scenario", "said"), ("hang-all", "no answer"), ("init-hang", "not answer"))
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("scenario", "said"), [("hang-all", "no answer"), ("init-hang", "not answer")]
+)
 def test_all_hangs_from_the_start(scenario: str, said: str, machine: MachineFactory) -> None:
     with running(machine(scenario), wait=None) as terminal:
         terminal.wait_for("gputop")
@@ -123,6 +127,7 @@ def test_all_hangs_from_the_start(scenario: str, said: str, machine: MachineFact
         assert restored(terminal)
 
 
+@pytest.mark.long
 def test_a_gpu_is_lost_and_comes_back(machine: MachineFactory) -> None:
     here = machine("h200x8")
     with running(here, "-i", "0.2") as terminal:
@@ -134,6 +139,7 @@ def test_a_gpu_is_lost_and_comes_back(machine: MachineFactory) -> None:
         terminal.wait_for(lambda: "140G" in gpu_line(terminal, 2))
 
 
+@pytest.mark.long
 def test_the_driver_goes_and_comes_back_twice(machine: MachineFactory) -> None:
     here = machine("h200x8")
     with running(here, "-i", "0.2") as terminal:
@@ -189,6 +195,7 @@ def test_nothing_of_a_hostile_process_drives_the_terminal(machine: MachineFactor
 # --- terminals ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_ascii_alone_under_lang_c(machine: MachineFactory) -> None:
     # Python under LANG=C sets LC_CTYPE for its children, this test's parents among them.
     env = {"LANG": "C", "LC_CTYPE": None, "LC_ALL": None, "CUDA_VISIBLE_DEVICES": "é,0"}
@@ -212,6 +219,7 @@ def test_ascii_alone_under_lang_c(machine: MachineFactory) -> None:
         assert bytes(terminal.raw).isascii()
 
 
+@pytest.mark.long
 def test_no_color_sends_no_colour(machine: MachineFactory) -> None:
     with running(machine("h200x8"), env={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for("train.py")
@@ -222,10 +230,13 @@ def test_no_color_sends_no_colour(machine: MachineFactory) -> None:
         assert any("reverse" in cell.marks for line in terminal.cells for cell in line)
 
 
-@rest_long(
+@pytest.mark.long
+@pytest.mark.parametrize(
     ("theme", "term"),
-    *(("ansi-dark", term) for term in ("xterm-16color", "linux", "tmux-256color", "vt100")),
-    ("dark", "vt100"),
+    [
+        *(("ansi-dark", term) for term in ("xterm-16color", "linux", "tmux-256color", "vt100")),
+        ("dark", "vt100"),
+    ],
 )
 def test_terminals(theme: str, term: str, machine: MachineFactory) -> None:
     """tests/tui/test_matrix.py has the others with the theme dark."""
@@ -368,6 +379,7 @@ def test_only_the_age_of_the_picture_is_sent_while_paused(machine: MachineFactor
         terminal.wait_for(f"{late} ")
 
 
+@pytest.mark.long
 def test_a_terminal_that_takes_nothing_for_a_while(machine: MachineFactory) -> None:
     here = machine("h200x8")
     with running(here, "-i", "0.1", size=(200, 50)) as terminal:
@@ -423,6 +435,7 @@ def test_keys_typed_at_once_go_where_the_ones_before_them_lead(machine: MachineF
         assert "python" in line_of(terminal, "--shard")
 
 
+@pytest.mark.long
 def test_dialogs_come_and_go(machine: MachineFactory) -> None:
     with running(machine("h200x8"), size=(120, 40)) as terminal:
         terminal.wait_for("train.py")
@@ -435,6 +448,7 @@ def test_dialogs_come_and_go(machine: MachineFactory) -> None:
                 terminal.wait_for("train.py")
 
 
+@pytest.mark.long
 def test_a_tick_sends_what_changed(machine: MachineFactory) -> None:
     with running(machine("h200x8-200"), "-i", "0.2", size=(200, 50)) as terminal:
         terminal.wait_for("train.py")

@@ -6,6 +6,7 @@ import pytest
 from textual import events
 
 from tests.builders_tui import GIB, Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.conftest import rest_long
 
 FOUR = tuple(gpu_of(index) for index in range(4))
 
@@ -118,6 +119,7 @@ async def test_a_hostile_paste() -> None:
             assert all(c.isprintable() for line in screen.lines for c in line)
 
 
+@pytest.mark.long
 async def test_a_very_long_value() -> None:
     eight = [gpu_of(index) for index in range(8)]
     async with shown(frame_of(*eight), size=(80, 24)) as screen:
@@ -154,7 +156,7 @@ async def test_one_line_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> N
         assert "CUDA_VISIBLE_DEVICES is unset" in screen.lines[-2]
 
 
-@pytest.mark.parametrize("typed", ["space", "enter"])
+@rest_long("typed", "space", "enter")
 async def test_escape_returns_to_ones_own_variables(
     typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_no_key_is_lost_while_every_key_gives_an_answer(machine: MachineFactory)
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.long
 def test_the_driver_itself_is_asked(machine: MachineFactory) -> None:
     here = machine({"base": "h200x8", "cuda_order": [0, 1, 3, 2, 4, 5, 6, 7]})
     with running(here, "-i", "0.2", size=(120, 40)) as terminal:
@@ -66,6 +67,7 @@ def test_the_driver_itself_is_asked(machine: MachineFactory) -> None:
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.long
 def test_hostile_processes_on_the_whole_screen(machine: MachineFactory) -> None:
     with running(machine("hostile"), size=(120, 40)) as terminal:
         terminal.send(b"Mm\x1b[200~0,\x1b]0;x\x07\xc2\x9b2J\xe2\x80\xae\x1b[201~1\r")

@@ -10,6 +10,7 @@ from gputop.protocol.messages import Probe, Refresh
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.mapping_state import InputHistory
 from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, uuid_of
+from tests.conftest import rest_long
 from tests.tui.test_mapping import devices
 
 FOUR = tuple(gpu_of(index) for index in range(4))
@@ -72,7 +73,7 @@ NOT_KNOWN = (
 )
 
 
-@pytest.mark.parametrize("size", [WIDE, (80, 24)])
+@rest_long("size", (80, 24), WIDE)
 async def test_nothing_is_claimed_of_a_text_that_is_not_known(size: tuple[int, int]) -> None:
     async with shown(frame_of(*FOUR), size=size) as screen:
         for text, said in NOT_KNOWN:

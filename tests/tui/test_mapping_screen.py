@@ -93,6 +93,7 @@ async def test_both_directions_of_sixteen() -> None:
         assert "  export CUDA_VISIBLE_DEVICES=3,1,9" in screen.text.splitlines()
 
 
+@pytest.mark.long
 async def test_mig_devices() -> None:
     job = process_of(7, gpu=0, user="bob", gpu_instance=2, compute_instance=0)
     machine = frame_of(mig_gpu(0, 3), gpu_of(1), mig_gpu(2, 0), job)
@@ -197,6 +198,7 @@ async def test_the_order_by_key_and_by_field() -> None:
         assert screen.mapping_state.mapping.order is None
 
 
+@pytest.mark.long
 async def test_what_tensorflow_selects() -> None:
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("M", "m")

@@ -79,6 +79,7 @@ def test_clicks_as_a_terminal_reports_them(machine: MachineFactory) -> None:
         terminal.wait_for("Origin")
 
 
+@pytest.mark.long
 def test_a_size_in_pixels_is_not_taken_for_a_mouse_in_pixels(machine: MachineFactory) -> None:
     """As kitty and others report it where they are asked whether they can."""
     with running(machine("h200x8"), size=SIZE) as terminal:
@@ -92,7 +93,8 @@ def test_a_size_in_pixels_is_not_taken_for_a_mouse_in_pixels(machine: MachineFac
         assert re.search(OTHER, terminal.raw) is None
 
 
-@rest_long("number", signal.SIGTERM, signal.SIGHUP)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_mode_on(number: signal.Signals, machine: MachineFactory) -> None:
     with running(machine("h200x8")) as terminal:
         terminal.signal(number)

@@ -42,7 +42,8 @@ def plain(textual_of: TextualFactory) -> dict[str, str | None]:
     return dict(env)
 
 
-@rest_long("size", (80, 24), (160, 50), (40, 12))
+@pytest.mark.long
+@pytest.mark.parametrize("size", [(80, 24), (160, 50), (40, 12)])
 def test_a_tour(
     size: tuple[int, int], plain: dict[str, str | None], machine: MachineFactory
 ) -> None:

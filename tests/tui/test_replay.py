@@ -218,6 +218,7 @@ async def test_a_recording_that_is_cut(hour: Path) -> None:
         assert load(screen).endswith("%")
 
 
+@pytest.mark.long
 async def test_samples_that_are_damaged_hold_nobody_up(hour: Path) -> None:
     data = bytearray(hour.read_bytes())
     middle = len(data) // 2

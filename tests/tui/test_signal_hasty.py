@@ -196,6 +196,7 @@ def test_keys_that_were_there_before_the_dialog_was_drawn(
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_keys_that_waited_while_gputop_was_stopped(here: Machine, log: Path) -> None:
     """It finds them with the time already over."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
@@ -226,6 +227,7 @@ def nobodys(here: Machine) -> Iterator[int]:
 
 @pytest.mark.system
 @needs_root
+@pytest.mark.long
 def test_the_word_is_not_typed_blindly(here: Machine, nobodys: int, log: Path) -> None:
     with running(here) as terminal:
         select(terminal, nobodys)

@@ -118,10 +118,11 @@ def test_term_ends_it_and_its_memory_comes_back(size: tuple[int, int], here: Mac
     assert alive(other)
 
 
-def test_cancel_does_nothing(here: Machine, log: Path) -> None:
+@rest_long("ways", [b"\t", b"\x1b"], [b"q", b"\r\x1b", b"9\r\x1b", b"\t\x1b"])
+def test_cancel_does_nothing(ways: list[bytes], here: Machine, log: Path) -> None:
     pid = here.spawn("train", ["python", "train.py"], used=GIB)
     with running(here) as terminal:
-        for keys in (b"\t", b"\x1b", b"q", b"\r\x1b", b"9\r\x1b", b"\t\x1b"):
+        for keys in ways:
             ask(terminal, pid)
             terminal.send(keys)
             if keys == b"\t":
@@ -166,6 +167,7 @@ def test_who_ignores_term_is_offered_kill_at_once(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_kill_takes_three_keys(here: Machine, log: Path) -> None:
     pid = here.spawn("stub", ["python", "stub.py"], used=GIB, manner="stubborn")
     with running(here) as terminal:
@@ -299,6 +301,7 @@ def test_readonly(argument: str, variable: str | None, here: Machine, log: Path)
 
 
 @needs_root
+@pytest.mark.long
 def test_a_gpu_that_hangs_and_a_number_that_is_used_again(here: Machine, log: Path) -> None:
     """The row says what the GPU said, and nothing of the process that has its number now."""
     pid = here.spawn("train", ["python", "train.py"], used=GIB)

@@ -84,6 +84,7 @@ def test_a_slow_pace_is_no_silence(machine: MachineFactory) -> None:
         assert time.monotonic() - begun >= 4
 
 
+@pytest.mark.long
 def test_a_pause_hides_no_silence_and_a_stop_of_the_screen_itself_is_none(
     machine: MachineFactory,
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_pause_hides_no_silence_and_a_stop_of_the_screen_itself_is_none(
         paused.wait_for(lambda: "PAUSED" not in paused.text)
 
 
+@pytest.mark.long
 def test_it_is_said_below_a_page_which_is_left_at_once(machine: MachineFactory) -> None:
     with running(machine("h200x8")) as terminal:
         terminal.send(b"j\r")

@@ -147,6 +147,7 @@ def test_a_signal_puts_the_terminal_back(signum: signal.Signals) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_mouse_movements_are_not_asked_for() -> None:
     with started(GALLERY) as terminal:
         terminal.send(b"q")
@@ -175,6 +176,7 @@ def test_a_closed_terminal_ends_the_program() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_closed_terminal_ends_a_program_that_gets_no_hangup(tmp_path: Path) -> None:
     """The kernel signals the session's leader, here a shell that ignores it."""
     code = tmp_path / "code"
@@ -189,6 +191,7 @@ def test_a_closed_terminal_ends_a_program_that_gets_no_hangup(tmp_path: Path) ->
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_every_line_is_drawn_again_after_a_stop() -> None:
     with started(GALLERY) as terminal:
         terminal.send(b"jj")
@@ -207,6 +210,7 @@ def test_every_line_is_drawn_again_after_a_stop() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_needless_continue_changes_nothing() -> None:
     with started(GALLERY) as terminal:
         terminal.signal(signal.SIGCONT)
@@ -258,6 +262,7 @@ def test_the_program_goes_on_without_its_terminal(stall: Stall) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_fresh_picture_comes_when_the_terminal_does(stall: Stall) -> None:
     for _ in range(40):
         last, _ = stall.report()
@@ -285,6 +290,7 @@ def _tick(terminal: Terminal) -> int:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_q_ends_it_in_spite_of_the_stall(stall: Stall) -> None:
     stall.terminal.send(b"q")
     assert stall.terminal.exit_code(5, reading=False) == 0

@@ -126,6 +126,7 @@ async def test_escape_is_never_part_of_a_text() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.long
 def test_a_terminal_that_marks_no_paste(machine: Callable[..., Machine], tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     env = {"XDG_CONFIG_HOME": str(kept)}

@@ -63,6 +63,7 @@ def test_many_texts_by_chance() -> None:
 
 @settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
+@pytest.mark.long
 def test_texts_that_hypothesis_makes_smaller(chance: Random) -> None:
     check(Grammar(chance).text())
 
