@@ -7,13 +7,15 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from types import GenericAlias
-from typing import Any, Generic, NoReturn, TypeVar, get_args
+from functools import cache
+from itertools import islice, repeat
+from types import NoneType
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import astuple, fields, replace
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
@@ -46,34 +48,54 @@ _PART = 48
 """Bytes of memory of a part, beyond its own bytes."""
 _TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"')
 
-_NumberColumns = msgspec.defstruct(
-    "_NumberColumns",
-    [
-        (name, list[kind] | kind, None)  # type: ignore[valid-type]
-        for name, kind in Process.__annotations__.items()
-    ],
-)
-"""The types of the columns of a Sample's processes."""
-_GPU_FIELDS = {field.name: field for field in msgspec.structs.fields(Gpu)}
+
+def _is_array(kind: Any) -> bool:
+    return get_origin(kind) is tuple or any(map(_is_array, get_args(kind)))
+
+
+@cache
+def _column_of(kind: Any) -> Any:
+    return list[kind | None] | None if _is_array(kind) else list[kind | None] | kind | None
+
+
+def _column_type(kind: Any) -> Any:
+    """Return the type of a column of such values: a list, or one value for all rows. Values that
+    are arrays themselves are always in a list."""
+    return _column_of(kind.__origin__ if get_origin(kind) is Annotated else kind)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    is_made = field.default is msgspec.NODEFAULT
+    return field.default_factory() if is_made else field.default
+
+
+_SECTION_TYPES: dict[str, type[msgspec.Struct]] = {
+    field.name: kind
+    for field in fields(Gpu)
+    for kind in get_args(field.type)
+    if field.name in GPU_SECTIONS and kind is not NoneType
+}
+_GPU_FIELDS = [
+    *(("", field) for field in fields(Gpu) if field.name in GPU_NUMBERS),
+    *((name, field) for name, kind in _SECTION_TYPES.items() for field in fields(kind)),
+]
+"""The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
+_GPU_NUMBERS = [field.name for section, field in _GPU_FIELDS if not section]
+_GPU_DEFAULTS = [_default(field) for _, field in _GPU_FIELDS]
+_GPU_COLUMNS = {f"{section}_{field.name}": (section, field) for section, field in _GPU_FIELDS}
 _GpuNumbers = msgspec.defstruct(
     "_GpuNumbers",
-    [
-        (name, _GPU_FIELDS[name].type, _GPU_FIELDS[name].default)
-        for name in (*GPU_NUMBERS, *GPU_SECTIONS)
-    ],
-)
-"""What a Sample has of a GPU."""
-_GPU_COLUMNS = {
-    **{name: ("", name) for name in GPU_NUMBERS},
-    **{
-        f"{name}.{field}": (name, field)
-        for name in GPU_SECTIONS
-        for kind in get_args(_GPU_FIELDS[name].type)
-        for field in getattr(kind, "__struct_fields__", ())
+    [(name, _column_type(field.type), None) for name, (_, field) in _GPU_COLUMNS.items()],
+    rename={
+        name: ".".join(filter(None, (section, field.name)))
+        for name, (section, field) in _GPU_COLUMNS.items()
     },
-}
-"""The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
-for _known in (_NumberColumns, _GpuNumbers):  # before several threads use it, see `codec._making`
+)
+_ProcessNumbers = msgspec.defstruct(
+    "_ProcessNumbers",
+    [(name, _column_type(kind), None) for name, kind in Process.__annotations__.items()],
+)
+for _known in (_GpuNumbers, _ProcessNumbers):  # before several threads use it, see `codec._making`
     msgspec.convert({}, _known)
 
 R = TypeVar("R", Gpu, ProcessFacts)
@@ -220,28 +242,22 @@ class Assembler:
     def _assemble_gpus(self, columns: dict[str, Any]) -> tuple[Gpu, ...]:
         ids = _ids(columns)
         gpus = self._gpus.present(ids)
-        there = [{name for name in GPU_SECTIONS if getattr(gpu, name) is not None} for gpu in gpus]
-        tables: dict[str, dict[str, Sequence[Any]]] = {
-            name: {} for name in ("", *set().union(*there))
-        }
-        for name, column in columns.items():
-            section, field = _GPU_COLUMNS.get(name, (None, ""))
-            if section in tables:  # what is not declared takes no value for each row
-                tables[section][field] = _values(column, len(ids))
-        rows = {name: _rows(table, len(ids)) for name, table in tables.items()}
-        numbers = [
-            {**rows[""][row], **{name: rows[name][row] for name in sections}}
-            for row, sections in enumerate(there)
-        ]
-        typed = _typed(numbers, GenericAlias(list, _GpuNumbers))
-        return tuple(
-            replace(gpu, **asdict(values)) for gpu, values in zip(gpus, typed, strict=True)
+        values = zip(astuple(_typed(columns, _GpuNumbers)), _GPU_DEFAULTS, strict=True)
+        table = iter([_filled(column, len(ids), default) for column, default in values])
+        numbers = zip(*islice(table, len(GPU_NUMBERS)), strict=True)
+        sections = zip(
+            *(
+                map(kind, *islice(table, len(kind.__struct_fields__)))
+                for kind in _SECTION_TYPES.values()
+            ),
+            strict=True,
         )
+        return tuple(map(_with_numbers, gpus, numbers, sections))
 
     def _assemble_processes(self, columns: dict[str, Any]) -> tuple[Process, ...]:
         processes = self._processes.present(_ids(columns))
-        numbers = astuple(_typed(columns, _NumberColumns))
-        rows = zip(*(_values(column, len(processes)) for column in numbers), strict=True)
+        numbers = astuple(_typed(columns, _ProcessNumbers))
+        rows = zip(*(_filled(column, len(processes)) for column in numbers), strict=True)
         return tuple(
             Process(*astuple(facts), *row) for facts, row in zip(processes, rows, strict=True)
         )
@@ -286,19 +302,23 @@ def _ids(columns: dict[str, Any]) -> list[Any]:
     return ids
 
 
-def _values(column: Any, count: int) -> Sequence[Any]:
+def _filled(column: Any, count: int, default: Any = None) -> Iterable[Any]:
+    """Return the values of a column in each row, `default` for those that it has not."""
     if not isinstance(column, list):
-        return [column] * count
+        return repeat(default if column is None else column, count)
     if len(column) != count:
         _fail(f"sent {len(column)} numbers for {count} rows")
-    return column
+    return column if default is None else [default if v is None else v for v in column]
 
 
-def _rows(columns: dict[str, Sequence[Any]], count: int) -> list[dict[str, Any]]:
-    """Return the rows of a table of columns."""
-    if not columns:
-        return [{}] * count
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+def _with_numbers(gpu: Gpu, numbers: Sequence[Any], sections: Sequence[Any]) -> Gpu:
+    """Return a GPU with its numbers, and with those of the sections that it has."""
+    named = {
+        name: section
+        for name, section in zip(_SECTION_TYPES, sections, strict=True)
+        if getattr(gpu, name) is not None
+    }
+    return replace(gpu, **dict(zip(_GPU_NUMBERS, numbers, strict=True)), **named)
 
 
 def _typed(values: Any, kind: Any) -> Any:

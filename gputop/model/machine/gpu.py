@@ -159,7 +159,7 @@ def _profiles(devices: tuple[MigDevice, ...]) -> str:
     return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One physical GPU. The fields that are shown are annotated, as `model.machine.sections`
     explains."""
 

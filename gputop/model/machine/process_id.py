@@ -16,7 +16,7 @@ unknown  it could not be checked, so it may run
 """
 
 
-class ProcessId(msgspec.Struct, frozen=True):
+class ProcessId(msgspec.Struct, frozen=True, gc=False):
     """A process of one boot of one machine: a PID is reused, this is not.
 
     The start is the kernel's own number, so two readers of a process never differ about it. Seconds

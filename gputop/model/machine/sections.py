@@ -82,7 +82,7 @@ Watts = Annotated[float | None, Unit("W", _whole, "_watts")]
 Celsius = Annotated[float | None, Unit("Celsius", _whole, "_celsius")]
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """What never changes."""
 
     serial: Annotated[Text, "SERIAL", "of the board"] = None
@@ -95,14 +95,14 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """`none`, `passthrough`, `vgpu` (this is a virtual machine's share), `host_vgpu`, ..."""
 
 
-class Bar1Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Bar1Memory(msgspec.Struct, frozen=True, gc=False):
     """The window through which the PCIe bus sees the memory."""
 
     total: Annotated[Bytes, "BAR1", "window through which the bus sees the memory"] = None
     used: Annotated[Bytes, "BAR1-USED", "mapped through that window"] = None
 
 
-class Engines(msgspec.Struct, frozen=True, kw_only=True):
+class Engines(msgspec.Struct, frozen=True, gc=False):
     """Share of the last sample period in which an engine was in use."""
 
     encoder: Annotated[Ratio, "ENC", "share of time the encoder was in use"] = None
@@ -111,7 +111,7 @@ class Engines(msgspec.Struct, frozen=True, kw_only=True):
     ofa: Annotated[Ratio, "OFA", "share of time optical flow was in use"] = None
 
 
-class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+class Clocks(msgspec.Struct, frozen=True, gc=False):
     """Clocks besides those of SMs and memory, which are in `Gpu`."""
 
     graphics: Annotated[Hertz, "GCLOCK", "of graphics, shown in MHz"] = None
@@ -121,7 +121,7 @@ class Clocks(msgspec.Struct, frozen=True, kw_only=True):
     memory_max: Annotated[Hertz, "MCLOCK-MAX", "the highest memory clock"] = None
 
 
-class Power(msgspec.Struct, frozen=True, kw_only=True):
+class Power(msgspec.Struct, frozen=True, gc=False):
     """Power besides draw and enforced limit, which are in `Gpu`."""
 
     average: Annotated[Watts, "POWER-AVG", "drawn, averaged over a second"] = None
@@ -137,7 +137,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Thermal(msgspec.Struct, frozen=True, kw_only=True):
+class Thermal(msgspec.Struct, frozen=True, gc=False):
     """Temperatures besides the core's, which is in `Gpu`."""
 
     memory: Annotated[Celsius, "TEMP-MEM", "of the memory"] = None
@@ -148,7 +148,7 @@ class Thermal(msgspec.Struct, frozen=True, kw_only=True):
     shutdown: Annotated[Celsius, "SHUTDOWN", "where the GPU shuts down"] = None
 
 
-class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+class Throttle(msgspec.Struct, frozen=True, gc=False):
     """What holds the clocks back; names as in `model.health.throttle`."""
 
     reasons: Annotated[
@@ -168,7 +168,7 @@ LOADED = 0.5
 """Utilization from which a PCIe link should run at full speed: idle cards slow it down."""
 
 
-class Pcie(msgspec.Struct, frozen=True, kw_only=True):
+class Pcie(msgspec.Struct, frozen=True, gc=False):
     """The link to the host; the highest values are those of GPU and slot together."""
 
     generation: Annotated[Count, "GEN", "of the link now; idle cards go low", BRIEF] = None
@@ -180,7 +180,7 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     replays: Annotated[Total, "REPLAYS", "packets that had to be sent again"] = None
 
 
-class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
+class Nvlink(msgspec.Struct, frozen=True, gc=False):
     """All NVLinks of the GPU; errors are those since the driver loaded."""
 
     up: Annotated[Count, "LINKS", "NVLinks that are up", BRIEF] = None
@@ -193,7 +193,7 @@ class Nvlink(msgspec.Struct, frozen=True, kw_only=True):
     errors: Annotated[Total, "NVL-ERR", "replays, recoveries and CRC errors"] = None
 
 
-class Ecc(msgspec.Struct, frozen=True, kw_only=True):
+class Ecc(msgspec.Struct, frozen=True, gc=False):
     """Memory errors; uncorrected ones since the driver loaded are `Gpu.ecc_uncorrected`.
 
     Pages are retired before Ampere, rows remapped since.
@@ -231,7 +231,7 @@ class Xid(msgspec.Struct, frozen=True):
     """Seconds since the epoch, when gputop heard of it."""
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class Health(msgspec.Struct, frozen=True, gc=False):
     """What the driver says about the whole card; `model.health.findings` says what it means."""
 
     xids: Annotated[
@@ -258,7 +258,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Activity(msgspec.Struct, frozen=True, kw_only=True):
+class Activity(msgspec.Struct, frozen=True, gc=False):
     """What the parts of the chip did since the previous sample, by NVML's GPM (Hopper and later).
     Without GPM there is only `doing`, which says so."""
 

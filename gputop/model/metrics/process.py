@@ -20,7 +20,7 @@ from gputop.model.machine.sections import BYTES, PLAIN, SECONDS, Unit, marked
 from gputop.model.metrics.metric import Metric, prometheus_name
 
 
-class ProcessRow(msgspec.Struct, frozen=True):
+class ProcessRow(msgspec.Struct, frozen=True, gc=False):
     """A process on a GPU, as the table has it: `age` in seconds at the frame's time."""
 
     process: Process

@@ -24,7 +24,7 @@ _DEEPEST = 8
 """Levels of a tree; deeper processes are shown on the last one."""
 
 
-class ViewRow(msgspec.Struct, frozen=True):
+class ViewRow(msgspec.Struct, frozen=True, gc=False):
     """A line of the table."""
 
     row: ProcessRow
