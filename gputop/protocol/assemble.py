@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache
+from functools import lru_cache
 from itertools import islice, repeat
 from types import NoneType
 from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args, get_origin
@@ -53,7 +53,7 @@ def _is_array(kind: Any) -> bool:
     return get_origin(kind) is tuple or any(map(_is_array, get_args(kind)))
 
 
-@cache
+@lru_cache(maxsize=64)
 def _column_of(kind: Any) -> Any:
     return list[kind | None] | None if _is_array(kind) else list[kind | None] | kind | None
 
