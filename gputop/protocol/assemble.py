@@ -54,14 +54,15 @@ def _is_array(kind: Any) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _column_of(kind: Any) -> Any:
-    return list[kind | None] | None if _is_array(kind) else list[kind | None] | kind | None
+def _column_of(kind: Any, value: Any) -> Any:
+    return list[kind] if _is_array(value) else list[kind] | value
 
 
-def _column_type(kind: Any) -> Any:
+def _column_type(kind: Any, may_lack: bool) -> Any:
     """Return the type of a column of such values: a list, or one value for all rows. Values that
-    are arrays themselves are always in a list."""
-    return _column_of(kind.__origin__ if get_origin(kind) is Annotated else kind)
+    are arrays themselves are always in a list. `may_lack`: some rows may have no such value."""
+    value = kind.__origin__ if get_origin(kind) is Annotated else kind
+    return _column_of(value | None if may_lack else value, value)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -81,11 +82,17 @@ _GPU_FIELDS = [
 ]
 """The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
 _GPU_NUMBERS = [field.name for section, field in _GPU_FIELDS if not section]
-_GPU_DEFAULTS = [_default(field) for _, field in _GPU_FIELDS]
+_NEVER_NONE = [
+    (section, field.name) for section, field in _GPU_FIELDS if section and field.default is not None
+]
+"""Fields of sections that have a value in every GPU that has the section."""
 _GPU_COLUMNS = {f"{section}_{field.name}": (section, field) for section, field in _GPU_FIELDS}
 _GpuNumbers = msgspec.defstruct(
     "_GpuNumbers",
-    [(name, _column_type(field.type), None) for name, (_, field) in _GPU_COLUMNS.items()],
+    [
+        (name, _column_type(field.type, bool(section)), _default(field))
+        for name, (section, field) in _GPU_COLUMNS.items()
+    ],
     rename={
         name: ".".join(filter(None, (section, field.name)))
         for name, (section, field) in _GPU_COLUMNS.items()
@@ -93,7 +100,7 @@ _GpuNumbers = msgspec.defstruct(
 )
 _ProcessNumbers = msgspec.defstruct(
     "_ProcessNumbers",
-    [(name, _column_type(kind), None) for name, kind in Process.__annotations__.items()],
+    [(name, _column_type(kind, False), None) for name, kind in Process.__annotations__.items()],
 )
 for _known in (_GpuNumbers, _ProcessNumbers):  # before several threads use it, see `codec._making`
     msgspec.convert({}, _known)
@@ -242,8 +249,8 @@ class Assembler:
     def _assemble_gpus(self, columns: dict[str, Any]) -> tuple[Gpu, ...]:
         ids = _ids(columns)
         gpus = self._gpus.present(ids)
-        values = zip(astuple(_typed(columns, _GpuNumbers)), _GPU_DEFAULTS, strict=True)
-        table = iter([_filled(column, len(ids), default) for column, default in values])
+        typed = astuple(_typed(columns, _GpuNumbers))
+        table = iter([_filled(column, len(ids)) for column in typed])
         numbers = zip(*islice(table, len(GPU_NUMBERS)), strict=True)
         sections = zip(
             *(
@@ -302,13 +309,13 @@ def _ids(columns: dict[str, Any]) -> list[Any]:
     return ids
 
 
-def _filled(column: Any, count: int, default: Any = None) -> Iterable[Any]:
-    """Return the values of a column in each row, `default` for those that it has not."""
+def _filled(column: Any, count: int) -> Iterable[Any]:
+    """Return the values of a column in each row."""
     if not isinstance(column, list):
-        return repeat(default if column is None else column, count)
+        return repeat(column, count)
     if len(column) != count:
         _fail(f"sent {len(column)} numbers for {count} rows")
-    return column if default is None else [default if v is None else v for v in column]
+    return column
 
 
 def _with_numbers(gpu: Gpu, numbers: Sequence[Any], sections: Sequence[Any]) -> Gpu:
@@ -318,6 +325,9 @@ def _with_numbers(gpu: Gpu, numbers: Sequence[Any], sections: Sequence[Any]) -> 
         for name, section in zip(_SECTION_TYPES, sections, strict=True)
         if getattr(gpu, name) is not None
     }
+    for name, field in _NEVER_NONE:
+        if name in named and getattr(named[name], field) is None:
+            _fail(f"sent numbers that are none: {name}.{field}")
     return replace(gpu, **dict(zip(_GPU_NUMBERS, numbers, strict=True)), **named)
 
 

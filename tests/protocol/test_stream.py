@@ -101,11 +101,12 @@ def test_what_cannot_be_follows_a_greeting() -> None:
         (("gpus", "temperature.x"), [1, 2], ""),
         (("gpus", "x.y.z"), {"a": []}, ""),
         (("gpus", "x"), None, ""),
-        (("gpus", "state"), [None, "answers"], ""),  # what no GPU lacks has its default
-        (("gpus", "state"), None, ""),
+        (("gpus", "state"), [None, "answers"], "numbers that are none"),
+        (("gpus", "state"), None, "numbers that are none"),
         (("gpus", "state"), "gone", "numbers that are none"),
-        (("gpus", "throttle.lasting"), None, ""),
-        (("gpus", "throttle.lasting"), [None, None], ""),
+        (("gpus", "throttle.lasting"), None, "numbers that are none"),
+        (("gpus", "throttle.lasting"), [None, None], "numbers that are none"),
+        (("gpus", "throttle.lasting"), [[], None], ""),  # the second GPU has no such section
         (("gpus", "memory_used"), 0.5, "numbers that are none"),
         (("processes", "id"), [1, 2, 3], "not in its inventory"),
         (("processes", "cpu"), [0.5] * 3, "sent 3 numbers for 2 rows"),
