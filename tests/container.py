@@ -16,9 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.agent.driving import has_cuda, until
+from tests.agent.driving import has_cuda
 from tests.conftest import needed_namespaces
 from tests.driver import build
+from tests.patience import until
 
 _NODES = """
 folder="$2"

@@ -27,9 +27,10 @@ from gputop.protocol.messages import Preview, Refresh, SetInterval, Signal, Stac
 from gputop.sources.ask import frames_of, wait_for_frame
 from gputop.sources.feed import Feed, Message
 from gputop.sources.local import LocalSource
-from tests.agent.driving import COMMAND, Agent, Json, gone, until
+from tests.agent.driving import COMMAND, Agent, Json, gone
 from tests.conftest import ME, MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

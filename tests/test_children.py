@@ -19,9 +19,10 @@ import pytest
 from gputop.agent.process.reader import ProcessReader
 from gputop.agent.process.stat import read_stat
 from gputop.agent.program import run_program
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.conftest import MachineFactory, in_child, needed, needs_root, rest_long
 from tests.driver import Machine
+from tests.patience import until
 from tests.terminal import Terminal
 from tests.tui.live import agents, running
 

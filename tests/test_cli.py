@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 import gputop
-from tests.agent.driving import Json, gone, until
+from tests.agent.driving import Json, gone
 from tests.conftest import MachineFactory
 from tests.driver import forked
 from tests.driver.machine import REPOSITORY
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

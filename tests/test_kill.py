@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from gputop.commands.kill import _QUIET
-from tests.agent.driving import gone, python_on_gpu, sleeping, until
+from tests.agent.driving import gone, python_on_gpu, sleeping
 from tests.conftest import OURSELVES, MachineFactory, needs_root, rest_long
 from tests.driver import Machine
+from tests.patience import until
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system

@@ -22,10 +22,11 @@ from gputop.sources.ask import answers, ask, wait_for_frame
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.start import remote_command
-from tests.agent.driving import sleeping, until
+from tests.agent.driving import sleeping
 from tests.builders import frame, id_of, process
 from tests.conftest import ME, MachineFactory, needs_root
 from tests.driver import Machine
+from tests.patience import until
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 

@@ -23,10 +23,11 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Detail, Ping, Probe, Reply, Signal, Stack
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.browsers import TIMEOUT, children, chromium, command, serve, view_of, viewers
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 DRAWN = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {

@@ -17,10 +17,11 @@ from threading import Thread
 import aiohttp
 import pytest
 
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.browsers import TIMEOUT, chromium, serve, view_of, viewers
 from tests.conftest import MachineFactory, needs_everybody, needs_root, rest_long
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

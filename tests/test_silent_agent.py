@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
+from tests.patience import until
 from tests.test_kill import goes_on
 
 pytestmark = pytest.mark.system

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from gputop.output import complain
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from gputop.variables import foreign_sign
-from tests.agent.driving import Json, until
+from tests.agent.driving import Json
 from tests.agent.test_detail import start_ticks
 from tests.browsers import children, command, serve
 from tests.cluster.test_client import answering
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
+from tests.patience import until
 from tests.terminal import Terminal
 
 pytestmark = [

@@ -22,8 +22,7 @@ from tests.driver import Machine, build
 from tests.driver.forked import Program, server_for
 from tests.driver.machine import REPOSITORY
 from tests.driver.scenario import enlist
-from tests.patience import Deadline
-from tests.patience import until as until
+from tests.patience import Deadline, until
 
 COMMAND = [sys.executable, str(REPOSITORY / "gputop" / "__main__.py"), "agent"]
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.host import card_file
-from tests.agent.driving import Agent, Json, plain, until
+from tests.agent.driving import Agent, Json, plain
 from tests.agent.test_calls import UNDIVIDED
 from tests.conftest import MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
+from tests.patience import until
 
 IDENTITY = {"index", "uuid", "name", "pci_bus_id", "minor", "sm_clock_max", "cores", "sm"}
 """Without what is asked as a section."""

@@ -23,9 +23,10 @@ from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.origin import read_origin
 from gputop.agent.process.processes import read_io
 from gputop.model.machine.origin import Origin
-from tests.agent.driving import Agent, Json, gone, until
+from tests.agent.driving import Agent, Json, gone
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

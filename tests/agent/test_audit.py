@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Agent, gone, until
+from tests.agent.driving import Agent, gone
 from tests.agent.test_signals import GIB, send, target, verdict, verdicts_of
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.fuse import Fuse, small_disk
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 from tests.tui.live import running
 
 pytestmark = pytest.mark.system

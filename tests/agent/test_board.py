@@ -17,8 +17,9 @@ from gputop.agent.gpu.traffic import PcieSection
 from gputop.model.health.findings import findings
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.frame import Frame
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
+from tests.patience import until
 
 BOARD: Json = {
     "gpu": {

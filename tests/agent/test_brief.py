@@ -16,9 +16,10 @@ from gputop.model.health.free import not_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.limits import limits
 from gputop.protocol.assemble import Assembler
-from tests.agent.driving import Json, until
+from tests.agent.driving import Json
 from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

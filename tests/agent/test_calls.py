@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Agent, Json, plain, until
+from tests.agent.driving import Agent, Json, plain
 from tests.conftest import NESTED, MachineFactory, rest_long
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from gputop.agent.process.mounts import Mounts
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine, build
 from tests.fuse import Fuse
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 
 LOOK = 2.5
 """Seconds of a look at most; one that waits takes five and more."""

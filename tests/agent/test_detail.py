@@ -18,10 +18,10 @@ from gputop.agent.process.detail import dump_stack, read_detail
 from gputop.model.machine.detail import ProcessDetail
 from gputop.model.machine.process_id import ProcessId
 from gputop.protocol.messages import Detail
-from tests.agent.driving import Agent, Json, start_as, until
+from tests.agent.driving import Agent, Json, start_as
 from tests.conftest import MachineFactory, needs_root
 from tests.driver import Machine
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 
 pytestmark = pytest.mark.system
 

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from tests.agent.driving import Agent, Json, gone, until
+from tests.agent.driving import Agent, Json, gone
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Agent, Json, gone, until
+from tests.agent.driving import Agent, Json, gone
 from tests.conftest import needs_root, rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -8,9 +8,10 @@ import psutil
 import pytest
 
 from gputop.model.machine.gpu import SILENT_AFTER
-from tests.agent.driving import Agent, Json, plain, until
+from tests.agent.driving import Agent, Json, plain
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -10,8 +10,9 @@ import pytest
 from gputop.agent.gpu.lists import Utilization
 from gputop.agent.idle import IdleTimes
 from gputop.model.machine.process_id import ProcessId
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
+from tests.patience import until
 
 NOBODY = 4194305
 KEY = (0, ProcessId(7, 1))

@@ -19,10 +19,11 @@ import pytest
 from gputop.agent.process.stat import read_stat
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
-from tests.agent.driving import Agent, Json, gone, until
+from tests.agent.driving import Agent, Json, gone
 from tests.conftest import MachineFactory, rest_long
 from tests.container import Container, Inner
 from tests.driver import Machine
+from tests.patience import until
 from tests.terminal import Terminal
 from tests.tui.live import ESCAPE
 

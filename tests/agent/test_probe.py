@@ -22,9 +22,9 @@ from gputop.model.cuda.probe import compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.probed import Probed, ProbedDevice
-from tests.agent.driving import until
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 NOTHING = Inventory(())
 MIG_UUID = "MIG-c788539f-c1ea-5a36-8b4d-9b07d024b1bb"

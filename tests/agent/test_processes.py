@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from gputop.agent.process.processes import IoRates, ProcessCache
-from tests.agent.driving import Agent, Json, executes, sleeping, start_as, until
+from tests.agent.driving import Agent, Json, executes, sleeping, start_as
 from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -13,9 +13,10 @@ from gputop.model.machine.text import GIB
 from gputop.protocol.messages import Probe, Signal
 from gputop.sources.ask import ask, frames_of, wait_for_frame
 from gputop.sources.demo.source import DemoSource
-from tests.agent.driving import Agent, Json, gone, until
+from tests.agent.driving import Agent, Json, gone
 from tests.conftest import MachineFactory
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

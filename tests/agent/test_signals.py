@@ -32,11 +32,11 @@ from gputop.agent.signals.sender import SignalSender
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target, Verdict, signal_name, signal_number
 from gputop.protocol.messages import Reply, Signal
-from tests.agent.driving import Agent, Json, gone, sleeping, start_as, until
+from tests.agent.driving import Agent, Json, gone, sleeping, start_as
 from tests.conftest import NESTED, OURSELVES, MachineFactory, needs_everybody, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 
 GIB = 2**30
 NOBODY = 65534

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.agent.test_signals import (
     GIB,
     READY,
@@ -24,6 +24,7 @@ from tests.agent.test_signals import (
 )
 from tests.driver import Machine
 from tests.driver.scenario import enlist
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gputop.protocol.messages import Signal
-from tests.agent.driving import Agent, Json, sleeping, start_as, until
+from tests.agent.driving import Agent, Json, sleeping, start_as
 from tests.agent.test_signals import (
     NOBODY,
     READY,
@@ -29,6 +29,7 @@ from tests.agent.test_signals import (
 from tests.conftest import NESTED, MachineFactory, needed, needs_everybody, needs_root, rest_long
 from tests.driver import Machine
 from tests.driver.scenario import enlist
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -18,11 +18,12 @@ import pytest
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold
 from gputop.reservations.locks import read_locks
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, needed, needs_root
 from tests.driver import Machine, build
 from tests.driver.scenario import enlist
 from tests.fuse import Fuse
+from tests.patience import until
 
 pytestmark = [
     pytest.mark.system,

@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gputop.agent.slurm import SlurmReader
-from tests.agent.driving import Json, until
+from tests.agent.driving import Json
 from tests.conftest import MachineFactory, in_child, needs_everybody, needs_root
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = [pytest.mark.system, needs_root, needs_everybody]
 

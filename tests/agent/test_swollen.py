@@ -25,10 +25,11 @@ from gputop.agent.process.procfs import open_files
 from gputop.agent.process.stat import every_process
 from gputop.model.machine.environment import NAME, relevant_variables
 from gputop.protocol.messages import Detail
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.agent.test_detail import answer, id_of
 from tests.conftest import NESTED, MachineFactory, needs_root
 from tests.driver import Machine, build
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, require_root
 from tests.driver import Machine, build
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Agent, Json, until
+from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 

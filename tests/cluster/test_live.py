@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gputop.sources.ssh.names import HostName, plain_host
-from tests.agent.driving import until
 from tests.cluster.series import gputop, serving, up
 from tests.conftest import MachineFactory
+from tests.patience import until
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
 from tests.tui.live import ESCAPE, GPUTOP, restored

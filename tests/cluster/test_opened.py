@@ -22,9 +22,10 @@ from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.host import PrometheusSource
 from gputop.sources.prometheus.queries import ClusterQueries, find_site
 from gputop.tui.panes.gpu_who import silence
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.browsers import SERVE, view_of, viewers
 from tests.cluster.series import dcgm, gputop, nvitop, serving, unread
+from tests.patience import until
 from tests.tui.live import GPUTOP
 
 pytestmark = pytest.mark.system

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.agent.driving import until
 from tests.export.test_families import Samples, read
+from tests.patience import until
 
 GPUTOP = [sys.executable, "-m", "gputop"]
 

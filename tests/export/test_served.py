@@ -22,10 +22,9 @@ import pytest
 from gputop.cli import main
 from gputop.commands.shared.server_options import Address, Reloader, address, authorization
 from gputop.errors import UsageError
-from tests.agent.driving import until
 from tests.conftest import MachineFactory, needed
 from tests.export.driving import GPUTOP, Exporter
-from tests.patience import Deadline
+from tests.patience import Deadline, until
 
 MIB_IN_KB = 1024
 ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -17,8 +17,8 @@ import pytest
 from gputop.commands.shared.unit import quoted
 from gputop.recording.datafile import SUMS
 from gputop.recording.reader import Recording
-from tests.agent.driving import until
 from tests.conftest import ME, MachineFactory
+from tests.patience import until
 from tests.recording.made import START, frames_from, write
 from tests.sshd import Sshd, sshd
 

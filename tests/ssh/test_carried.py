@@ -31,8 +31,8 @@ from gputop.protocol.messages import (
 from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.source import SshSource
-from tests.agent.driving import until
 from tests.conftest import MachineFactory, rest_long
+from tests.patience import until
 from tests.ssh.network import through
 from tests.ssh.reading import first_frame, source, why_not
 from tests.sshd import SYSTEM, Sshd, sshd

@@ -34,9 +34,10 @@ from gputop.sources.ask import ask
 from gputop.sources.source import REFUSED
 from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
 from gputop.sources.ssh.smi_values import FIELDS
-from tests.agent.driving import Agent, python_on_gpu, until
+from tests.agent.driving import Agent, python_on_gpu
 from tests.conftest import ME, NESTED, MachineFactory, needs_everybody
 from tests.driver import Machine, nvidia_smi
+from tests.patience import until
 from tests.ssh.reading import first_frame, source, why_not
 from tests.ssh.test_carried import folder_of
 from tests.sshd import Sshd, sshd

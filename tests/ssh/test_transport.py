@@ -18,9 +18,10 @@ from gputop.sources.ask import ask
 from gputop.sources.ssh.login import login_command
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
-from tests.agent.driving import gone, until
+from tests.agent.driving import gone
 from tests.conftest import MachineFactory
 from tests.driver.machine import REPOSITORY
+from tests.patience import until
 from tests.ssh.reading import client_of, ending, first_frame, source, why_not
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal

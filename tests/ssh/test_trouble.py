@@ -28,8 +28,8 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.ask import ask
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
-from tests.agent.driving import until
 from tests.agent.test_detail import id_of
+from tests.patience import until
 from tests.protocol.streams import FRAME, HELLO, lines_of, stream
 from tests.ssh.reading import client_of, ending, first_frame, in_thread, source, why_not
 from tests.sshd import Sshd, sshd

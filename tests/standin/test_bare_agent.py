@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from gputop.sources.ssh.standin import psutil as standin
-from tests.agent.driving import Agent, until
+from tests.agent.driving import Agent
 from tests.conftest import MachineFactory, needs_everybody, rest_long
+from tests.patience import until
 from tests.standin.pythons import bare, pythons
 
 pytestmark = pytest.mark.system
