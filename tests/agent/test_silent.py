@@ -32,6 +32,7 @@ pytestmark = [
 
 GPUTOP = [sys.executable, "-m", "gputop"]
 MALLORY, VICTIM = 4711, 4712
+SILENT = "[blocked] does not answer"
 Block = Callable[..., int]
 
 
@@ -101,6 +102,10 @@ def rows(frame: Json) -> dict[int, Json]:
     return {process["pid"]: process for process in frame["processes"]}
 
 
+def commands(agent: Agent) -> dict[int, str | None]:
+    return {pid: row["command"] for pid, row in rows(agent.refresh()).items()}
+
+
 @pytest.mark.parametrize("words", [(), ("executes",)])
 def test_others_are_read_and_killed_as_ever(
     words: tuple[str, ...], here: Machine, block: Block, victim: subprocess.Popen[bytes]
@@ -115,7 +120,7 @@ def test_others_are_read_and_killed_as_ever(
     assert processes[victim.pid]["user"] == str(VICTIM)
     assert processes[victim.pid]["origin"]["cwd"]
     assert processes[bad]["user"] == str(MALLORY)
-    assert processes[bad]["command"] == "[blocked] does not answer"
+    assert processes[bad]["command"] == SILENT
     with Agent(here) as agent:
         agent.line()
         with sleeping("1001") as later:
@@ -154,9 +159,8 @@ def test_a_crowd_of_them_delays_nobody_for_long(
         agent.line()
         until(lambda: rows(agent.refresh())[victim.pid]["origin"], within=20)
         assert rows(agent.refresh())[victim.pid]["command"] == "sleep 1000"
-        until(lambda: all(row["command"] for row in rows(agent.refresh()).values()), within=20)
-        commands = [rows(agent.refresh())[pid]["command"] for pid in crowd]
-        assert commands == ["[blocked] does not answer"] * len(crowd)
+        until(lambda: commands(agent) == {**dict.fromkeys(crowd, SILENT), victim.pid: "sleep 1000"},
+              within=20, seen=lambda: commands(agent))  # fmt: skip
         threads = len(list(Path(f"/proc/{agent.process.pid}/task").iterdir()))
         assert threads < 30  # none is lost
 

@@ -20,6 +20,7 @@ from textual.app import App, ReturnType
 from textual.driver import Driver
 from textual.events import AppBlur
 from textual.filter import LineFilter, NoColor
+from textual.timer import Timer
 
 from gputop.errors import GputopError
 from gputop.model.machine.text import printable
@@ -59,6 +60,16 @@ class TerminalApp(App[ReturnType]):
         theme that is set later into black on black.
         """
         return [_NO_COLOR] if self.no_color else super().get_line_filters()
+
+    def set_timer(self, *arguments: Any, **named: Any) -> Timer:
+        """Call a function once, after a delay, however late.
+
+        Textual skips a call that is late, also one that comes once: a process that got no core for
+        as long as the delay would never take another size of its terminal, nor the key that waits.
+        """
+        timer = super().set_timer(*arguments, **named)
+        timer._skip = False
+        return timer
 
     def on_load(self) -> None:
         """Take over the terminal and its signals."""

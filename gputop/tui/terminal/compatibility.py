@@ -49,6 +49,7 @@ _ATTRIBUTES = {
     "textual.message_pump:MessagePump": "_message_queue _parent",
     "textual.screen": "Compositor",
     "textual.screen:Screen": "_compositor _dirty_widgets _update_timer",
+    "textual.timer:Timer": "_skip",
     "textual.widget:Widget": "_layout_required _repaint_regions _repaint_required",
     _DRIVER: "_app _file _mouse _writer_thread",
 }
