@@ -13,7 +13,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Units
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gputop.errors import (
     DriverError,
@@ -43,11 +45,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CudaDevice",
     "DriverError",
-    "Frame",
     "Gpu",
     "GputopError",
     "Host",
     "LoginError",
+    "MachineSnapshot",
     "Mapping",
     "NotEnoughGpusError",
     "Process",
@@ -66,7 +68,33 @@ _followers: list[HostFollower] = []
 _reservations: list[ExitStack] = []
 
 
-def snapshot(host: str | None = None) -> Frame:
+class MachineSnapshot(Frame, frozen=True, kw_only=True, dict=True):
+    """A frame for programs and notebooks."""
+
+    def to_json(self) -> str:
+        """Return the line that `gputop --json` prints of it, without its end."""
+        from gputop.export.json import frame_json
+
+        return frame_json(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes, as dictionaries, lists and plain values."""
+        values: dict[str, Any] = msgspec.json.decode(self.to_json())
+        return values
+
+    def _repr_html_(self) -> str:
+        """Return what `gputop --once` prints of it, for a notebook."""
+        from gputop.export.table import html
+
+        return html(self)
+
+
+def snapshot_of(frame: Frame) -> MachineSnapshot:
+    """Return a frame as programs get it."""
+    return MachineSnapshot(**{name: getattr(frame, name) for name in frame.__struct_fields__})
+
+
+def snapshot(host: str | None = None) -> MachineSnapshot:
     """Return what `gputop --json` prints of this machine, or of a host as `-H` takes it.
 
     DriverError, SourceError, LoginError, UsageError.
@@ -77,19 +105,19 @@ def snapshot(host: str | None = None) -> Frame:
         raise SourceError("the agent sends no more frames")
     if frame.problem is not None:
         raise DriverError(str(frame.problem))
-    return frame
+    return snapshot_of(frame)
 
 
 @contextmanager
 def watch(
     interval: float = 1.0, hosts: str | Sequence[str] | None = None
-) -> Iterator[Iterator[Frame]]:
-    """Give frames of this machine, or of hosts as `-H` takes them, every `interval` seconds.
+) -> Iterator[Iterator[MachineSnapshot]]:
+    """Give snapshots of this machine, or of hosts as `-H` takes them, every `interval` seconds.
 
-    Who is slow gets the newest frame of each machine and misses those before it. A driver that
-    cannot be read is `Frame.problem`, as is a host that cannot be reached, which is tried again
-    unless ssh needs a person; without such a host left the frames end. The agent of this machine
-    raises SourceError or DriverError when it ends. Any thread may take frames, or close it.
+    Who is slow gets the newest one of each machine and misses those before it. A driver that
+    cannot be read is its `problem`, as is a host that cannot be reached, which is tried again
+    unless ssh needs a person; without such a host left the snapshots end. The agent of this machine
+    raises SourceError or DriverError when it ends. Any thread may take them, or close it.
     UsageError.
     """
     if not isinstance(interval, int | float) or not MIN_INTERVAL <= interval <= MAX_INTERVAL:
@@ -98,20 +126,20 @@ def watch(
     follower = HostFollower((None,) if hosts is None else _hosts_of(hosts), interval, newest=True)
     _followers.append(follower)
     try:
-        yield map(_frame_of, follower)
+        yield map(_received, follower)
     finally:
         follower.close()
         _followers.remove(follower)
 
 
-def _frame_of(host_news: HostNews) -> Frame:
+def _received(host_news: HostNews) -> MachineSnapshot:
     host, news = host_news
     if isinstance(news, Frame):
-        return news
+        return snapshot_of(news)
     if host is None:
         raise news
     name = host.requested_name
-    return broken_frame(Host(name=name, requested_name=name), news, _LOGIN)
+    return snapshot_of(broken_frame(Host(name=name, requested_name=name), news, _LOGIN))
 
 
 def free(

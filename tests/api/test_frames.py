@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gputop
+from gputop.api import snapshot_of
 from gputop.model.machine.frame import Host, Process
 from tests.api.programs import run, shown
 from tests.builders import frame, gpu
@@ -127,7 +128,7 @@ def test_a_notebook_shows_names_as_text() -> None:
     command = "<script>alert(1)</script> & \"'"
     evil = Process(pid=1, gpu_uuid="GPU-a", command=command, user="<b>", gpu_memory=1 << 30)
     made = frame([gpu(0, uuid="GPU-a", name="<img src=x>")], processes=[evil])
-    html = made._repr_html_()
+    html = snapshot_of(made)._repr_html_()
     assert re.findall(r"<[^>]*>", html) == [
         '<pre style="white-space: pre; overflow-x: auto">',
         "</pre>",
@@ -146,12 +147,12 @@ def test_a_notebook_shows_a_hostile_process_as_text(machine: MachineFactory) -> 
 
 
 def test_a_frame_as_values() -> None:
-    made = frame([gpu(0, name="A\x1b\u202e")])
+    made = snapshot_of(frame([gpu(0, name="A\x1b\u202e")]))
     assert made.to_dict() == json.loads(made.to_json())
     assert made.to_json().isascii()
     assert made.to_dict()["gpus"][0]["name"] == "A\x1b\u202e"
     assert (made.to_dict()["schema"], made.to_dict()["interval"]) == (made.schema, None)
-    assert isinstance(made, gputop.Frame)
+    assert isinstance(made, gputop.MachineSnapshot)
     assert isinstance(made.host, Host)
 
 

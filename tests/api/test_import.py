@@ -33,14 +33,14 @@ from typing_extensions import assert_type
 import gputop
 
 frame = gputop.snapshot()
-assert_type(frame, gputop.Frame)
+assert_type(frame, gputop.MachineSnapshot)
 assert_type(frame.to_json(), str)
 assert_type(gputop.free(2, min_free="20GiB"), list[gputop.Gpu])
 assert_type(gputop.choose(reserve=True), list[gputop.Gpu])
 assert_type(gputop.mapping("0"), gputop.Mapping)
 with gputop.watch(hosts=["node1"]) as frames:
     for frame in frames:
-        assert_type(frame, gputop.Frame)
+        assert_type(frame, gputop.MachineSnapshot)
 gputop.free("2")
 gputop.nothing
 """
@@ -58,7 +58,7 @@ def cpu_of(code: str) -> float:
     return least
 
 
-@pytest.mark.parametrize("imports", ["import gputop", "from gputop import snapshot, watch, Frame"])
+@pytest.mark.parametrize("imports", ["import gputop", "from gputop import snapshot, watch, Gpu"])
 def test_it_loads_little_and_starts_nothing(imports: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STATE.format(imports=imports)], stdout=subprocess.PIPE, check=True
@@ -71,7 +71,7 @@ def test_it_loads_little_and_starts_nothing(imports: str) -> None:
 
 
 @rest_long(
-    ("imports", "starts"), ("import gputop", 2), ("from gputop import snapshot, watch, Frame", 8)
+    ("imports", "starts"), ("import gputop", 2), ("from gputop import snapshot, watch, Gpu", 8)
 )
 def test_it_takes_little_cpu(imports: str, starts: float) -> None:
     """In starts of a bare Python: on a slow machine that takes longer, too."""

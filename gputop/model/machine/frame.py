@@ -11,7 +11,7 @@ cycles there (`gc=False`): with a hundred machines that would be a fifth of what
 from collections.abc import Callable
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -241,23 +241,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     and nothing about single processes."""
     reports: dict[str, GpuReport] = {}
     """What it says of GPUs, by their UUIDs, beyond the values that they have; else empty."""
-
-    def to_json(self) -> str:
-        """Return the line that `gputop --json` prints of it, without its end."""
-        from gputop.export.json import frame_json
-
-        return frame_json(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes, as dictionaries, lists and plain values."""
-        values: dict[str, Any] = msgspec.json.decode(self.to_json())
-        return values
-
-    def _repr_html_(self) -> str:
-        """Return what `gputop --once` prints of it, for a notebook."""
-        from gputop.export.table import html
-
-        return html(self)
 
     @cached_property
     def compute_processes(self) -> dict[str | None, list[Process]]:
