@@ -36,9 +36,9 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         sys.path.insert(0, self.root)
         from argparse_manpage.manpage import Manpage  # type: ignore[import-not-found]
 
-        from gputop import __version__
         from gputop.completion import script
         from gputop.parser import whole_parser
+        from gputop.version import __version__
 
         made = Path(self.directory, "share")
         made.mkdir(parents=True, exist_ok=True)

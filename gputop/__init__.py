@@ -134,7 +134,8 @@ the other terms are gputop's own, with their module.)
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from gputop.version import __version__
+
 __all__ = [
     "CudaDevice",
     "DriverError",

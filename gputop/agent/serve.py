@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from gputop import __version__
 from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
@@ -46,6 +45,7 @@ from gputop.protocol.messages import (
 )
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN, Versions, parse_versions
+from gputop.version import __version__
 
 if TYPE_CHECKING:
     from gputop.agent.requests import RequestHandler

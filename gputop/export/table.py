@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from html import escape
 
-from gputop import __version__
 from gputop.model.health.findings import findings
 from gputop.model.health.free import free_words, is_free
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
@@ -20,6 +19,7 @@ from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes import process_rows
 from gputop.settings import ProcessSettings
+from gputop.version import __version__
 
 _GAP = "  "
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gputop import __version__
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -19,6 +18,7 @@ from gputop.protocol.codec import decode_line, encode_line
 from gputop.protocol.messages import AgentMessage, Hello
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN
+from gputop.version import __version__
 
 
 class Extent(NamedTuple):

@@ -20,7 +20,6 @@ from queue import Full, Queue
 
 from msgspec.structs import replace
 
-from gputop import __version__
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import Frame, Host
 from gputop.protocol.codec import decode_request, encode, encode_line
@@ -42,6 +41,7 @@ from gputop.sources.agent_process import INTERVAL, AgentOutput
 from gputop.sources.agent_source import AgentConnection, AgentSource
 from gputop.sources.follow import broken_frame, follow
 from gputop.sources.source import Source
+from gputop.version import __version__
 
 _MAX_REQUEST = 1 << 16
 """Bytes of a request's line: a value to map may be long."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gputop import __version__
+from gputop.version import __version__
 
 Row = Mapping[str, object]
 """A row of a table, by heading."""

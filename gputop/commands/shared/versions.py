@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
-from gputop import __version__
+from gputop.version import __version__
 
 _LIBRARIES = ("textual", "nvidia-ml-py", "psutil", "msgspec")
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from prometheus_client import PROCESS_COLLECTOR, generate_latest
 
-from gputop import __version__
 from gputop.errors import GputopError
 from gputop.export.prometheus.dcgm import add_dcgm
 from gputop.export.prometheus.family import Families
 from gputop.export.prometheus.gpus import add_gpus, add_up
 from gputop.export.prometheus.people import add_people, add_processes
 from gputop.model.machine.frame import Frame
+from gputop.version import __version__
 
 _KEPT = 1.0
 """Seconds that a text is served while no new frame comes: it contains ages."""

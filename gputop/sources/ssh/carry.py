@@ -31,7 +31,7 @@ _MODULES = (
     "model/health/activity.py", "model/health/throttle.py", "model/health/unaccounted.py",
     "protocol/__init__.py", "protocol/codec.py", "protocol/messages.py", "protocol/split.py",
     "protocol/versions.py", "reservations/__init__.py", "reservations/folder.py",
-    "reservations/locks.py", "sources/__init__.py", "sources/ssh/__init__.py",
+    "reservations/locks.py", "sources/__init__.py", "sources/ssh/__init__.py", "version.py",
     "sources/ssh/standin/*.py",
 )  # fmt: skip
 """The agent's modules, and those of gputop that they import; every host is sent these."""
