@@ -22,13 +22,10 @@ from gputop.settings import Session, Theme
 from gputop.sources.ask import frames_of
 from gputop.sources.demo.jobs import demo_detail
 from gputop.sources.demo.source import demo_frame
-from gputop.sources.feed import Feed
 from gputop.sources.local import LocalSource
 from gputop.tui.app import GputopApp
-from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.messages import Arrived
-from gputop.tui.terminal.unmarked_paste import BURST
-from tests.builders_tui import Silence
+from tests.builders_tui import shown
 from tests.driver import Machine
 from tests.tui.fleets import watched
 
@@ -64,18 +61,14 @@ async def picture(
     answer: Reply | None = None,
 ) -> None:
     """One SVG of the last frame, after some keys, and after the answer to what they ask for."""
-    feed = Feed(Silence())
-    app = GputopApp([feed], Session(theme=theme))
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
+    async with shown(size=size, settings=Session(theme=theme)) as screen:
         for frame in frames:
-            app.on_arrived(Arrived(feed, frame))
-        await pilot.press(*keys)
-        await pilot.pause()
+            screen.app.on_arrived(Arrived(screen.machine.feed, frame))
+        await screen.press(*keys)
         if answer is not None:
-            app.on_arrived(Arrived(feed, answer))
-            await pilot.pause()
-        svg = await _export(app, pilot)
+            screen.app.on_arrived(Arrived(screen.machine.feed, answer))
+            await screen.drawn()
+        svg = await _export(screen.app, screen.pilot)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
@@ -106,16 +99,12 @@ async def screens(folder: Path) -> None:
 async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
     """The dialog for a process of one's own and another's."""
     real = [msgspec.structs.replace(frame, demo=False) for frame in frames]
-    source = Silence()
-    feed = Feed(source)
-    app = GputopApp([feed], Session(theme="dark", me="carol"))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
+    settings = Session(theme="dark", me="carol")
+    async with shown(size=(100, 30), settings=settings) as screen:
         for frame in real:
-            app.on_arrived(Arrived(feed, frame))
-        await pilot.press("j", "j", "space", *["j"] * 2, "space", "f9")
-        await pilot.pause()
-        [order] = [request for request in source.requests if isinstance(request, Signal)]
+            screen.app.on_arrived(Arrived(screen.machine.feed, frame))
+        await screen.press("j", "j", "space", *["j"] * 2, "space", "f9")
+        [order] = [each for each in screen.source.requests if isinstance(each, Signal)]
         users = {process.pid: process.user for process in real[-1].processes}
         said = tuple(
             Verdict(request_id=order.id, process=target.process, signal=0,
@@ -124,13 +113,9 @@ async def signal_dialog(folder: Path, frames: Sequence[Frame]) -> None:
                     caution=None if user == "carol" else "foreign")
             for target in order.targets
         )  # fmt: skip
-        app.on_arrived(Arrived(feed, Reply(request=order.id, verdicts=said)))
-        for key in ("", *"kill"):  # at the pace of a hand: what is faster is a paste
-            await pilot.press(*key)
-            await pilot.pause(5 * BURST)
-            while not (isinstance(app.screen, SignalScreen) and app.screen.takes_keys):
-                await pilot.pause(0.01)
-        svg = await _export(app, pilot)
+        await screen.show(request=order.id, verdicts=said)
+        await screen.press(*"kill")
+        svg = await _export(screen.app, screen.pilot)
     (folder / "signal.svg").write_text(svg, encoding="utf-8")
 
 
