@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from itertools import count
 from typing import Any
 
 import pytest
 from msgspec import structs
-from textual import _time
 
 from gputop.model.machine.frame import Frame, Host
 from gputop.settings import Session
@@ -180,16 +177,6 @@ async def test_a_terminal_that_becomes_narrower_leaves_no_room_for_history() -> 
             assert not history(screen).display or labels(screen)
         await screen.resize(200, 26)
         assert history(screen).size.height == height
-
-
-async def test_another_size_is_taken_by_a_process_that_seldom_has_a_core(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with shown(machine(processes=3), size=(80, 24)) as screen:
-        clock = count(1.0)  # each time that Textual looks at it, a second has gone by
-        monkeypatch.setattr(_time, "get_time", lambda: next(clock))
-        await asyncio.wait_for(screen.resize(120, 30), 10)
-        assert len(screen.lines) == 30
 
 
 async def test_without_processes_the_gpus_have_the_keys() -> None:

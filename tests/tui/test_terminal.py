@@ -1,15 +1,19 @@
 """The program and its terminal: who may start, signals, hangups, stops and stalls."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TextIO
 
 import pytest
+from textual import _time
 
+from gputop.tui.terminal.app import TerminalApp
 from gputop.tui.terminal.capabilities import (
     Colours,
     colours,
@@ -304,3 +308,16 @@ def test_a_signal_ends_it_in_spite_of_the_stall(stall: Stall) -> None:
     while stall.terminal.pump(0):
         pass
     assert_restored(stall.terminal)
+
+
+# --- a core that others have ---------------------------------------------------------------------
+
+
+async def test_a_call_after_a_delay_comes_however_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next size of the terminal is taken by such a call, and a key that waits."""
+    app, has_come = TerminalApp[None](), asyncio.Event()
+    async with app.run_test():
+        clock = count(1.0)  # each time that Textual looks at it, a second has gone by
+        monkeypatch.setattr(_time, "get_time", lambda: next(clock))
+        app.set_timer(0.01, has_come.set)
+        await has_come.wait()
