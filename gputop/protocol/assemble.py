@@ -7,12 +7,12 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
-from itertools import islice, repeat
+from itertools import compress, repeat
 from types import NoneType
-from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import astuple, fields, replace
@@ -81,11 +81,6 @@ _GPU_FIELDS = [
     *((name, field) for name, kind in _SECTION_TYPES.items() for field in fields(kind)),
 ]
 """The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
-_GPU_NUMBERS = [field.name for section, field in _GPU_FIELDS if not section]
-_NEVER_NONE = [
-    (section, field.name) for section, field in _GPU_FIELDS if section and field.default is not None
-]
-"""Fields of sections that have a value in every GPU that has the section."""
 _GPU_COLUMNS = {f"{section}_{field.name}": (section, field) for section, field in _GPU_FIELDS}
 _GpuNumbers = msgspec.defstruct(
     "_GpuNumbers",
@@ -102,6 +97,36 @@ _ProcessNumbers = msgspec.defstruct(
     "_ProcessNumbers",
     [(name, _column_type(kind, False), None) for name, kind in Process.__annotations__.items()],
 )
+_AT = {name: at for at, name in enumerate(Gpu.__struct_fields__)}
+
+
+class _SectionColumns(NamedTuple):
+    """Where the columns of a section are among all columns of a Sample's GPUs."""
+
+    at: int
+    """The field of Gpu that the section is."""
+    kind: Any
+    columns: slice
+    never_none: tuple[tuple[int, str], ...]
+    """The columns that have a value in every GPU that has the section, and their names."""
+
+
+def _section_columns() -> Iterator[_SectionColumns]:
+    begin = len(GPU_NUMBERS)
+    for name, kind in _SECTION_TYPES.items():
+        of_kind = fields(kind)
+        never_none = [
+            (at, f"{name}.{field.name}")
+            for at, field in enumerate(of_kind, begin)
+            if field.default is not None
+        ]
+        end = begin + len(of_kind)
+        yield _SectionColumns(_AT[name], kind, slice(begin, end), tuple(never_none))
+        begin = end
+
+
+_NUMBERS_AT = [_AT[field.name] for section, field in _GPU_FIELDS if not section]
+_SECTIONS = tuple(_section_columns())
 for _known in (_GpuNumbers, _ProcessNumbers):  # before several threads use it, see `codec._making`
     msgspec.convert({}, _known)
 
@@ -109,12 +134,14 @@ R = TypeVar("R", Gpu, ProcessFacts)
 
 
 class _Rows(Generic[R]):
-    """The GPUs or the processes of a machine, by id, without their numbers. A copy of it learns
-    independently."""
+    """The GPUs or the processes of a machine, by id, without their numbers."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, kind: type[R], most: int) -> None:
         self.facts: dict[int, R] = {}
+        self._kind: type[R] = kind
         self._most = most
+        self._columns: Sequence[Sequence[Any]] | None = None
+        """The fields of `facts`, once they are needed."""
         self._sizes: dict[int, int] = {}
         """Approximate bytes of memory, including those of some rows that are gone."""
 
@@ -122,7 +149,7 @@ class _Rows(Generic[R]):
         """Keep rows that took `size` bytes, in place of those with the same ids."""
         if not rows:
             return
-        self.facts = {**self.facts, **rows}
+        self.facts, self._columns = {**self.facts, **rows}, None
         sizes = self._sizes | dict.fromkeys(rows, size // len(rows))
         self._sizes = {id_: sizes[id_] for id_ in self.facts}
         if len(self.facts) > self._most:
@@ -130,18 +157,31 @@ class _Rows(Generic[R]):
         if sum(self._sizes.values()) > MAX_INVENTORY:
             _fail(f"reported more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
-    def present(self, ids: Sequence[int]) -> Sequence[R]:
-        """Return the rows with these ids, in their order, and forget the others."""
-        if ids == list(self.facts):  # twins share what stays
-            return tuple(self.facts.values())
+    def columns(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        """Return the fields of the rows with these ids, in their order, a column for each, and
+        forget the others. While the rows stay the same, so do the columns."""
+        if ids != list(self.facts):
+            self.facts, self._columns = self._present(ids), None
+        if self._columns is None:
+            rows = [astuple(row) for row in self.facts.values()]
+            none: list[tuple[Any, ...]] = [()] * len(self._kind.__struct_fields__)
+            self._columns = tuple(zip(*rows, strict=True)) or none
+        return self._columns
+
+    def _present(self, ids: Sequence[int]) -> dict[int, R]:
         try:
             present = {id_: self.facts[id_] for id_ in ids}
         except (KeyError, TypeError):
             _fail("sent numbers of what is not in its inventory")
         if len(present) != len(ids):
             _fail("sent numbers of the same twice")
-        self.facts = present
-        return tuple(present.values())
+        return present
+
+    def fork(self) -> _Rows[R]:
+        """Return an independent copy with the same knowledge, in as little memory as it takes."""
+        fork = copy(self)
+        fork._columns = None
+        return fork
 
 
 class Assembler:
@@ -157,14 +197,14 @@ class Assembler:
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
-        self._gpus = _Rows[Gpu](MAX_GPUS)
-        self._processes = _Rows[ProcessFacts](MAX_PROCESSES)
+        self._gpus = _Rows[Gpu](Gpu, MAX_GPUS)
+        self._processes = _Rows[ProcessFacts](ProcessFacts, MAX_PROCESSES)
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line completes: a Frame, a Reply, or nothing yet."""
         if not line.endswith(b"\n"):
             _fail("ended in the middle of a line")
-        number, message, parts = _decode(line)
+        number, message = _decode(line)
         if number != self._number:
             _fail(f"sent line {number} in place of line {self._number}")
         self._number += 1
@@ -175,15 +215,16 @@ class Assembler:
         if isinstance(message, Hello):
             self._greet(message)
             return None
-        frame = self._handle(message, len(line) + _PART * parts)
+        frame = self._handle(message, line)
         if self.recent is not None:
             self.recent.add(line, frame, self)
         return frame
 
-    def _handle(self, message: InventoryUpdate | Sample, size: int) -> Frame | None:
+    def _handle(self, message: InventoryUpdate | Sample, line: bytes) -> Frame | None:
         if isinstance(message, Sample):
             return self._frame(message)
         self._machine = message.machine or self._machine
+        size = len(line) + _PART * _parts(line)
         self._gpus.learn(message.gpus, size)
         self._processes.learn(message.processes, size)
         return None
@@ -197,14 +238,14 @@ class Assembler:
         """Return an independent copy with the same knowledge. It keeps no lines."""
         fork = copy(self)
         fork.recent = None
-        fork._gpus, fork._processes = copy(self._gpus), copy(self._processes)
+        fork._gpus, fork._processes = self._gpus.fork(), self._processes.fork()
         return fork
 
     def read_again(self, line: bytes) -> Frame | None:
         """Return the Frame of the last line or a later one; others may be left out."""
-        _, message, parts = _decode(line)
+        _, message = _decode(line)
         assert isinstance(message, InventoryUpdate | Sample)
-        return self._handle(message, len(line) + _PART * parts)
+        return self._handle(message, line)
 
     def skip(self) -> None:
         """Skip a line with a Sample: the next one has all numbers again."""
@@ -248,31 +289,26 @@ class Assembler:
 
     def _assemble_gpus(self, columns: dict[str, Any]) -> tuple[Gpu, ...]:
         ids = _ids(columns)
-        gpus = self._gpus.present(ids)
-        typed = astuple(_typed(columns, _GpuNumbers))
-        table = iter([_filled(column, len(ids)) for column in typed])
-        numbers = zip(*islice(table, len(GPU_NUMBERS)), strict=True)
-        sections = zip(
-            *(
-                map(kind, *islice(table, len(kind.__struct_fields__)))
-                for kind in _SECTION_TYPES.values()
-            ),
-            strict=True,
-        )
-        return tuple(map(_with_numbers, gpus, numbers, sections))
+        gpus = list(self._gpus.columns(ids))
+        values = astuple(_typed(columns, _GpuNumbers))
+        numbers = _filled(values, len(ids))
+        for at, column in zip(_NUMBERS_AT, numbers, strict=False):
+            gpus[at] = column
+        for section in _SECTIONS:
+            if any(gpus[section.at]):
+                gpus[section.at] = _section(section, gpus[section.at], values, numbers)
+        return tuple(map(Gpu, *gpus))
 
     def _assemble_processes(self, columns: dict[str, Any]) -> tuple[Process, ...]:
-        processes = self._processes.present(_ids(columns))
-        numbers = astuple(_typed(columns, _ProcessNumbers))
-        rows = zip(*(_filled(column, len(processes)) for column in numbers), strict=True)
-        return tuple(
-            Process(*astuple(facts), *row) for facts, row in zip(processes, rows, strict=True)
-        )
+        ids = _ids(columns)
+        facts = self._processes.columns(ids)
+        numbers = _filled(astuple(_typed(columns, _ProcessNumbers)), len(ids))
+        return tuple(map(Process, *facts, *numbers))
 
 
-def _decode(line: bytes) -> tuple[int, AgentMessage, int]:
-    """Return the number, the message and the parts of a line."""
-    if (parts := _parts(line)) > MAX_PARTS:
+def _decode(line: bytes) -> tuple[int, AgentMessage]:
+    """Return the number and the message of a line."""
+    if len(line) > MAX_PARTS and _parts(line) > MAX_PARTS:  # a part has at least a byte
         _fail(f"sent a line of more than {MAX_PARTS} parts")
     number, message = decode_line(line)
     try:
@@ -282,7 +318,7 @@ def _decode(line: bytes) -> tuple[int, AgentMessage, int]:
             _check(message)
     except (ValueError, RecursionError) as error:
         _fail(f"sent what cannot be shown: {reason(error)}")
-    return number, message, parts
+    return number, message
 
 
 def _parts(line: bytes) -> int:
@@ -309,26 +345,31 @@ def _ids(columns: dict[str, Any]) -> list[Any]:
     return ids
 
 
-def _filled(column: Any, count: int) -> Iterable[Any]:
-    """Return the values of a column in each row."""
-    if not isinstance(column, list):
-        return repeat(column, count)
-    if len(column) != count:
-        _fail(f"sent {len(column)} numbers for {count} rows")
-    return column
+def _filled(columns: Sequence[Any], count: int) -> list[Any]:
+    """Return columns with a value for each row, to be gone through once."""
+    filled: list[Any] = []
+    for column in columns:
+        if not isinstance(column, list):
+            column = repeat(column, count)
+        elif len(column) != count:
+            _fail(f"sent {len(column)} numbers for {count} rows")
+        filled.append(column)
+    return filled
 
 
-def _with_numbers(gpu: Gpu, numbers: Sequence[Any], sections: Sequence[Any]) -> Gpu:
-    """Return a GPU with its numbers, and with those of the sections that it has."""
-    named = {
-        name: section
-        for name, section in zip(_SECTION_TYPES, sections, strict=True)
-        if getattr(gpu, name) is not None
-    }
-    for name, field in _NEVER_NONE:
-        if name in named and getattr(named[name], field) is None:
-            _fail(f"sent numbers that are none: {name}.{field}")
-    return replace(gpu, **dict(zip(_GPU_NUMBERS, numbers, strict=True)), **named)
+def _section(
+    section: _SectionColumns, empty: Sequence[Any], values: Sequence[Any], numbers: Sequence[Any]
+) -> list[Any]:
+    """Return a section of each GPU; None for one without it, which is so in `empty`, too."""
+    has_all = None not in empty
+    for at, name in section.never_none:
+        column = values[at] if isinstance(values[at], list) else [values[at]] * len(empty)
+        if None in (column if has_all else compress(column, empty)):
+            _fail(f"sent numbers that are none: {name}")
+    made = list(map(section.kind, *numbers[section.columns]))
+    if has_all:
+        return made
+    return [full if before is not None else None for full, before in zip(made, empty, strict=True)]
 
 
 def _typed(values: Any, kind: Any) -> Any:
