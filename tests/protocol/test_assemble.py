@@ -87,6 +87,6 @@ def test_a_fork_goes_its_own_way(before: Frame, after: Frame) -> None:
     stream.pass_on(before)
     fork = stream.assembler.fork()
     changed = list(Splitter().split(after))
-    stream.pass_on(after)
     assert [fork.read_again(encode_line(0, message)) for message in changed][-1] == after
+    assert stream.pass_on(after) == after
     assert stream.pass_on(before) == before
