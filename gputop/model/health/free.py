@@ -23,7 +23,6 @@ from gputop.model.machine.summary import (
     is_own_job,
     job_words,
     reserved_words,
-    users,
     users_of,
 )
 from gputop.model.machine.text import percent, printable, size
@@ -179,7 +178,7 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     if gpu.listed != "all":
         yield _unlisted(gpu.listed)
     if here:
-        yield _in_use(frame, gpu, device, here)
+        yield _in_use(gpu, here)
         yield from _claims(frame, gpu, device)
     if gpu.state != "lost" and (sick := blocking(frame, gpu)):
         yield _objection(
@@ -250,11 +249,10 @@ def _unlisted(listed: Listing) -> Objection:
     return _objection("unlisted", "not listed", text, "warning")
 
 
-def _in_use(frame: Frame, gpu: Gpu, device: MigDevice | None, here: Sequence[Process]) -> Objection:
-    named = users(frame, gpu) if device is None else users_of(here)
-    unknown = sum(process.user is None for process in here)
+def _in_use(gpu: Gpu, here: Sequence[Process]) -> Objection:
+    unknown = [process.user for process in here].count(None)
     exclusive = (gpu.compute_mode or "").startswith("exclusive")
-    return _held_by(tuple(named), unknown, exclusive)
+    return _held_by(tuple(users_of(here)), unknown, exclusive)
 
 
 @lru_cache(maxsize=1024)
