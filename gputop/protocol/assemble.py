@@ -21,7 +21,7 @@ from gputop.model.machine.frame import Frame, Process, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_line, fail, reason
-from gputop.protocol.columns import Column, Columns, declared
+from gputop.protocol.columns import Columns, DeclaredColumn, declared
 from gputop.protocol.harmless import check_topology, harmless
 from gputop.protocol.messages import (
     AgentMessage,
@@ -107,7 +107,7 @@ R = TypeVar("R", Gpu, ProcessFacts)
 class _Rows(Generic[R]):
     """The GPUs or the processes of a machine, by id, and their newest numbers."""
 
-    def __init__(self, kind: type[R], most: int, declared: Mapping[str, Column]) -> None:
+    def __init__(self, kind: type[R], most: int, declared: Mapping[str, DeclaredColumn]) -> None:
         self.facts: dict[int, R] = {}
         self._kind: type[R] = kind
         self._most = most

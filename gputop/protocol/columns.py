@@ -17,7 +17,7 @@ IDS = "id"
 """The name of the column with the ids of the rows."""
 
 
-class Column(NamedTuple):
+class DeclaredColumn(NamedTuple):
     """A column that is declared."""
 
     at: int
@@ -29,7 +29,7 @@ class Column(NamedTuple):
     """What its rows have without it."""
 
 
-def declared(columns: Iterable[tuple[str, FieldInfo, bool]]) -> dict[str, Column]:
+def declared(columns: Iterable[tuple[str, FieldInfo, bool]]) -> dict[str, DeclaredColumn]:
     """Return columns by their names, the ids last. Each is given with its name, its field, and
     whether some rows may have no such value."""
     kinds = {
@@ -38,7 +38,7 @@ def declared(columns: Iterable[tuple[str, FieldInfo, bool]]) -> dict[str, Column
     }
     kinds[IDS] = Any, ()
     return {
-        name: Column(at, kind, decoder(kind).decode, default)
+        name: DeclaredColumn(at, kind, decoder(kind).decode, default)
         for at, (name, (kind, default)) in enumerate(kinds.items())
     }
 
@@ -67,7 +67,7 @@ def _default(field: FieldInfo) -> Any:
 class Columns:
     """The columns of the GPUs or of the processes, as the newest Sample has them."""
 
-    def __init__(self, declared: Mapping[str, Column]) -> None:
+    def __init__(self, declared: Mapping[str, DeclaredColumn]) -> None:
         self._declared = declared
         self._raw: dict[str, msgspec.Raw] = {}
         """Those of the newest Sample, if they are declared."""
@@ -101,5 +101,5 @@ class Columns:
         return {self._declared[name].at for name in (*changed, *gone)}
 
 
-def _cleaned(column: Column, raw: msgspec.Raw) -> Any:
+def _cleaned(column: DeclaredColumn, raw: msgspec.Raw) -> Any:
     return msgspec.convert(harmless(msgspec.json.decode(raw)), column.kind)
