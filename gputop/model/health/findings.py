@@ -121,8 +121,8 @@ def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
 
 
 def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
-    found = [finding for rule in _RULES for finding in rule(frame, gpu)]
-    return tuple(worst_first(found)) if found else ()
+    every = [finding for rule in _RULES for finding in rule(frame, gpu)]
+    return tuple(worst_first(every)) if every else ()
 
 
 def blocking(frame: Frame, gpu: Gpu) -> Finding | None:

@@ -272,10 +272,10 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return `compute(self, gpu)`, which is called once for each GPU of the frame: several
         panes and pages need it."""
         key = (compute, id(gpu))  # the id stays unique: the GPU is kept, too
-        found: tuple[Gpu, T] | None = self._computed.get(key)
-        if found is None:
-            found = self._computed[key] = gpu, compute(self, gpu)
-        return found[1]
+        computed: tuple[Gpu, T] | None = self._computed.get(key)
+        if computed is None:
+            computed = self._computed[key] = gpu, compute(self, gpu)
+        return computed[1]
 
     @cached_property
     def _computed(self) -> dict[object, tuple[Gpu, Any]]:
