@@ -7,12 +7,11 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import lru_cache
-from itertools import islice, repeat
+from itertools import compress, repeat
 from types import NoneType
-from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args, get_origin
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import astuple, fields, replace
@@ -21,8 +20,9 @@ from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import printable
-from gputop.protocol.codec import decode_line, reason
-from gputop.protocol.harmless import check_topology, harmless, is_harmless
+from gputop.protocol.codec import decode_line, fail, reason
+from gputop.protocol.columns import Columns, DeclaredColumn, declared
+from gputop.protocol.harmless import check_topology, harmless
 from gputop.protocol.messages import (
     AgentMessage,
     Hello,
@@ -49,27 +49,6 @@ _PART = 48
 _TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"')
 
 
-def _is_array(kind: Any) -> bool:
-    return get_origin(kind) is tuple or any(map(_is_array, get_args(kind)))
-
-
-@lru_cache(maxsize=64)
-def _column_of(kind: Any, value: Any) -> Any:
-    return list[kind] if _is_array(value) else list[kind] | value
-
-
-def _column_type(kind: Any, may_lack: bool) -> Any:
-    """Return the type of a column of such values: a list, or one value for all rows. Values that
-    are arrays themselves are always in a list. `may_lack`: some rows may have no such value."""
-    value = kind.__origin__ if get_origin(kind) is Annotated else kind
-    return _column_of(value | None if may_lack else value, value)
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    is_made = field.default is msgspec.NODEFAULT
-    return field.default_factory() if is_made else field.default
-
-
 _SECTION_TYPES: dict[str, type[msgspec.Struct]] = {
     field.name: kind
     for field in fields(Gpu)
@@ -81,40 +60,62 @@ _GPU_FIELDS = [
     *((name, field) for name, kind in _SECTION_TYPES.items() for field in fields(kind)),
 ]
 """The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
-_GPU_NUMBERS = [field.name for section, field in _GPU_FIELDS if not section]
-_NEVER_NONE = [
-    (section, field.name) for section, field in _GPU_FIELDS if section and field.default is not None
-]
-"""Fields of sections that have a value in every GPU that has the section."""
-_GPU_COLUMNS = {f"{section}_{field.name}": (section, field) for section, field in _GPU_FIELDS}
-_GpuNumbers = msgspec.defstruct(
-    "_GpuNumbers",
-    [
-        (name, _column_type(field.type, bool(section)), _default(field))
-        for name, (section, field) in _GPU_COLUMNS.items()
-    ],
-    rename={
-        name: ".".join(filter(None, (section, field.name)))
-        for name, (section, field) in _GPU_COLUMNS.items()
-    },
+_GPU_COLUMNS = declared(
+    (f"{section}.{field.name}" if section else field.name, field, bool(section))
+    for section, field in _GPU_FIELDS
 )
-_ProcessNumbers = msgspec.defstruct(
-    "_ProcessNumbers",
-    [(name, _column_type(kind, False), None) for name, kind in Process.__annotations__.items()],
+_PROCESS_COLUMNS = declared(
+    (field.name, field, False) for field in fields(Process) if field.name in Process.__annotations__
 )
-for _known in (_GpuNumbers, _ProcessNumbers):  # before several threads use it, see `codec._making`
-    msgspec.convert({}, _known)
+_AT = {name: at for at, name in enumerate(Gpu.__struct_fields__)}
+
+
+class _SectionColumns(NamedTuple):
+    """Where the columns of a section are among all columns of a Sample's GPUs."""
+
+    at: int
+    """The field of Gpu that the section is."""
+    kind: Any
+    columns: slice
+    places: frozenset[int]
+    """Those that `columns` is."""
+    never_none: tuple[tuple[int, str], ...]
+    """Which of its columns have a value in every GPU that has the section, and their names."""
+
+
+def _section_columns() -> Iterator[_SectionColumns]:
+    begin = len(GPU_NUMBERS)
+    for name, kind in _SECTION_TYPES.items():
+        of_kind = fields(kind)
+        never_none = [
+            (at, f"{name}.{field.name}")
+            for at, field in enumerate(of_kind)
+            if field.default is not None
+        ]
+        end = begin + len(of_kind)
+        places = frozenset(range(begin, end))
+        yield _SectionColumns(_AT[name], kind, slice(begin, end), places, tuple(never_none))
+        begin = end
+
+
+_NUMBERS_AT = [_AT[field.name] for section, field in _GPU_FIELDS if not section]
+_SECTIONS = tuple(_section_columns())
 
 R = TypeVar("R", Gpu, ProcessFacts)
 
 
 class _Rows(Generic[R]):
-    """The GPUs or the processes of a machine, by id, without their numbers. A copy of it learns
-    independently."""
+    """The GPUs or the processes of a machine, by id, and their newest numbers."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, kind: type[R], most: int, declared: Mapping[str, DeclaredColumn]) -> None:
         self.facts: dict[int, R] = {}
+        self._kind: type[R] = kind
         self._most = most
+        self.numbers = Columns(declared)
+        self._columns: Sequence[Sequence[Any]] | None = None
+        """The fields of `facts`, once they are needed."""
+        self.sections: dict[int, list[Any]] = {}
+        """Fields of GPUs that were made of `facts` and `numbers`."""
         self._sizes: dict[int, int] = {}
         """Approximate bytes of memory, including those of some rows that are gone."""
 
@@ -122,26 +123,42 @@ class _Rows(Generic[R]):
         """Keep rows that took `size` bytes, in place of those with the same ids."""
         if not rows:
             return
-        self.facts = {**self.facts, **rows}
+        self.facts, self._columns = {**self.facts, **rows}, None
         sizes = self._sizes | dict.fromkeys(rows, size // len(rows))
         self._sizes = {id_: sizes[id_] for id_ in self.facts}
         if len(self.facts) > self._most:
-            _fail("reported more GPUs or processes than a machine can have")
+            fail("reported more GPUs or processes than a machine can have")
         if sum(self._sizes.values()) > MAX_INVENTORY:
-            _fail(f"reported more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
+            fail(f"reported more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
-    def present(self, ids: Sequence[int]) -> Sequence[R]:
-        """Return the rows with these ids, in their order, and forget the others."""
-        if ids == list(self.facts):  # twins share what stays
-            return tuple(self.facts.values())
+    def columns(self) -> Sequence[Sequence[Any]]:
+        """Return the facts of the rows that have numbers, in their order, a column for each field,
+        and forget the other rows. While the rows stay the same, so do the columns."""
+        ids = self.numbers.values[-1]
+        if not isinstance(ids, list | tuple):
+            fail("sent numbers without the ids of their rows")
+        if list(ids) != list(self.facts):
+            self.facts, self._columns = self._present(ids), None
+        if self._columns is None:
+            rows = [astuple(row) for row in self.facts.values()]
+            none: list[tuple[Any, ...]] = [()] * len(self._kind.__struct_fields__)
+            self._columns, self.sections = tuple(zip(*rows, strict=True)) or none, {}
+        return self._columns
+
+    def _present(self, ids: Sequence[int]) -> dict[int, R]:
         try:
             present = {id_: self.facts[id_] for id_ in ids}
         except (KeyError, TypeError):
-            _fail("sent numbers of what is not in its inventory")
+            fail("sent numbers of what is not in its inventory")
         if len(present) != len(ids):
-            _fail("sent numbers of the same twice")
-        self.facts = present
-        return tuple(present.values())
+            fail("sent numbers of the same twice")
+        return present
+
+    def fork(self) -> _Rows[R]:
+        """Return an independent copy with the same knowledge, in as little memory as it takes."""
+        fork = copy(self)
+        fork.numbers, fork._columns = self.numbers.fork(), None
+        return fork
 
 
 class Assembler:
@@ -157,33 +174,34 @@ class Assembler:
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
-        self._gpus = _Rows[Gpu](MAX_GPUS)
-        self._processes = _Rows[ProcessFacts](MAX_PROCESSES)
+        self._gpus = _Rows[Gpu](Gpu, MAX_GPUS, _GPU_COLUMNS)
+        self._processes = _Rows[ProcessFacts](ProcessFacts, MAX_PROCESSES, _PROCESS_COLUMNS)
 
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line completes: a Frame, a Reply, or nothing yet."""
         if not line.endswith(b"\n"):
-            _fail("ended in the middle of a line")
-        number, message, parts = _decode(line)
+            fail("ended in the middle of a line")
+        number, message = _decode(line)
         if number != self._number:
-            _fail(f"sent line {number} in place of line {self._number}")
+            fail(f"sent line {number} in place of line {self._number}")
         self._number += 1
         if isinstance(message, Hello) is not (self.hello is None):
-            _fail("did not begin with a greeting" if number == 0 else "started again")
+            fail("did not begin with a greeting" if number == 0 else "started again")
         if isinstance(message, Reply):
             return message
         if isinstance(message, Hello):
             self._greet(message)
             return None
-        frame = self._handle(message, len(line) + _PART * parts)
+        frame = self._handle(message, line)
         if self.recent is not None:
             self.recent.add(line, frame, self)
         return frame
 
-    def _handle(self, message: InventoryUpdate | Sample, size: int) -> Frame | None:
+    def _handle(self, message: InventoryUpdate | Sample, line: bytes) -> Frame | None:
         if isinstance(message, Sample):
             return self._frame(message)
         self._machine = message.machine or self._machine
+        size = len(line) + _PART * _parts(line)
         self._gpus.learn(message.gpus, size)
         self._processes.learn(message.processes, size)
         return None
@@ -197,14 +215,14 @@ class Assembler:
         """Return an independent copy with the same knowledge. It keeps no lines."""
         fork = copy(self)
         fork.recent = None
-        fork._gpus, fork._processes = copy(self._gpus), copy(self._processes)
+        fork._gpus, fork._processes = self._gpus.fork(), self._processes.fork()
         return fork
 
     def read_again(self, line: bytes) -> Frame | None:
         """Return the Frame of the last line or a later one; others may be left out."""
-        _, message, parts = _decode(line)
+        _, message = _decode(line)
         assert isinstance(message, InventoryUpdate | Sample)
-        return self._handle(message, len(line) + _PART * parts)
+        return self._handle(message, line)
 
     def skip(self) -> None:
         """Skip a line with a Sample: the next one has all numbers again."""
@@ -223,66 +241,63 @@ class Assembler:
     def _frame(self, sample: Sample) -> Frame:
         machine = self._machine
         if machine is None:
-            _fail("sent numbers before the machine's inventory")
-        columns, make = sample.processes, Frame
-        if columns is None:
-            columns, make = {}, Preview
+            fail("sent numbers before the machine's inventory")
+        make = Preview if sample.processes is None else Frame
+        time, interval, cpu, memory_used, problem = harmless(
+            (sample.time, sample.interval, sample.cpu, sample.memory_used, sample.problem)
+        )
         return make(
             host=replace(
                 machine.host,
                 requested_name=self._requested_name,
-                cpu=sample.cpu,
-                memory_used=sample.memory_used,
+                cpu=cpu,
+                memory_used=memory_used,
             ),
-            time=sample.time,
-            interval=sample.interval,
+            time=time,
+            interval=interval,
             driver_version=machine.driver_version,
             cuda_version=machine.cuda_version,
             gpus=self._assemble_gpus(sample.gpus),
-            processes=self._assemble_processes(columns),
-            problem=sample.problem,
+            processes=self._assemble_processes(sample.processes or {}),
+            problem=problem,
             links=machine.links,
             topology=machine.topology,
             demo=machine.demo,
         )
 
-    def _assemble_gpus(self, columns: dict[str, Any]) -> tuple[Gpu, ...]:
-        ids = _ids(columns)
-        gpus = self._gpus.present(ids)
-        typed = astuple(_typed(columns, _GpuNumbers))
-        table = iter([_filled(column, len(ids)) for column in typed])
-        numbers = zip(*islice(table, len(GPU_NUMBERS)), strict=True)
-        sections = zip(
-            *(
-                map(kind, *islice(table, len(kind.__struct_fields__)))
-                for kind in _SECTION_TYPES.values()
-            ),
-            strict=True,
-        )
-        return tuple(map(_with_numbers, gpus, numbers, sections))
+    def _assemble_gpus(self, columns: dict[str, msgspec.Raw]) -> tuple[Gpu, ...]:
+        changed, values = self._gpus.numbers.read(columns), self._gpus.numbers.values
+        gpus, count = list(self._gpus.columns()), len(self._gpus.facts)
+        for at, column in zip(_NUMBERS_AT, _filled(values[: len(_NUMBERS_AT)], count), strict=True):
+            gpus[at] = column
+        _filled([values[at] for at in changed], count)  # those that nothing uses, too
+        made = self._gpus.sections
+        for section in _SECTIONS:
+            if any(gpus[section.at]):
+                if section.at not in made or not changed.isdisjoint(section.places):
+                    made[section.at] = _section(section, gpus[section.at], values[section.columns])
+                gpus[section.at] = made[section.at]
+        return tuple(map(Gpu, *gpus))
 
-    def _assemble_processes(self, columns: dict[str, Any]) -> tuple[Process, ...]:
-        processes = self._processes.present(_ids(columns))
-        numbers = astuple(_typed(columns, _ProcessNumbers))
-        rows = zip(*(_filled(column, len(processes)) for column in numbers), strict=True)
-        return tuple(
-            Process(*astuple(facts), *row) for facts, row in zip(processes, rows, strict=True)
-        )
+    def _assemble_processes(self, columns: dict[str, msgspec.Raw]) -> tuple[Process, ...]:
+        self._processes.numbers.read(columns)
+        facts, count = self._processes.columns(), len(self._processes.facts)
+        return tuple(map(Process, *facts, *_filled(self._processes.numbers.values[:-1], count)))
 
 
-def _decode(line: bytes) -> tuple[int, AgentMessage, int]:
-    """Return the number, the message and the parts of a line."""
-    if (parts := _parts(line)) > MAX_PARTS:
-        _fail(f"sent a line of more than {MAX_PARTS} parts")
+def _decode(line: bytes) -> tuple[int, AgentMessage]:
+    """Return the number and the message of a line."""
+    if len(line) > MAX_PARTS and _parts(line) > MAX_PARTS:  # a part has at least a byte
+        fail(f"sent a line of more than {MAX_PARTS} parts")
     number, message = decode_line(line)
     try:
-        if not (isinstance(message, Sample) and is_harmless(line)):
+        if not isinstance(message, Sample):  # what that has is made harmless where it is used
             message = harmless(message)
         if isinstance(message, InventoryUpdate):
             _check(message)
     except (ValueError, RecursionError) as error:
-        _fail(f"sent what cannot be shown: {reason(error)}")
-    return number, message, parts
+        fail(f"sent what cannot be shown: {reason(error)}")
+    return number, message
 
 
 def _parts(line: bytes) -> int:
@@ -302,42 +317,26 @@ def _check(inventory: InventoryUpdate) -> None:
         check_topology(inventory.machine.links, inventory.machine.topology)
 
 
-def _ids(columns: dict[str, Any]) -> list[Any]:
-    ids = columns.get("id", [])
-    if not isinstance(ids, list):
-        _fail("sent numbers without the ids of their rows")
-    return ids
+def _filled(columns: Sequence[Any], count: int) -> list[Any]:
+    """Return columns with a value for each row, to be gone through once."""
+    filled: list[Any] = []
+    for column in columns:
+        if not isinstance(column, list):
+            column = repeat(column, count)
+        elif len(column) != count:
+            fail(f"sent {len(column)} numbers for {count} rows")
+        filled.append(column)
+    return filled
 
 
-def _filled(column: Any, count: int) -> Iterable[Any]:
-    """Return the values of a column in each row."""
-    if not isinstance(column, list):
-        return repeat(column, count)
-    if len(column) != count:
-        _fail(f"sent {len(column)} numbers for {count} rows")
-    return column
-
-
-def _with_numbers(gpu: Gpu, numbers: Sequence[Any], sections: Sequence[Any]) -> Gpu:
-    """Return a GPU with its numbers, and with those of the sections that it has."""
-    named = {
-        name: section
-        for name, section in zip(_SECTION_TYPES, sections, strict=True)
-        if getattr(gpu, name) is not None
-    }
-    for name, field in _NEVER_NONE:
-        if name in named and getattr(named[name], field) is None:
-            _fail(f"sent numbers that are none: {name}.{field}")
-    return replace(gpu, **dict(zip(_GPU_NUMBERS, numbers, strict=True)), **named)
-
-
-def _typed(values: Any, kind: Any) -> Any:
-    """Return values as a struct or a list of them, what that does not declare left out."""
-    try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        _fail(f"sent numbers that are none: {reason(error)}")
-
-
-def _fail(what: str) -> NoReturn:
-    raise SourceError(f"the agent {what}: its stream cannot be followed; start it again")
+def _section(section: _SectionColumns, empty: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Return a section of each GPU; None for one without it, which is so in `empty`, too."""
+    has_all = None not in empty
+    for at, name in section.never_none:
+        column = values[at] if isinstance(values[at], list) else [values[at]] * len(empty)
+        if None in (column if has_all else compress(column, empty)):
+            fail(f"sent numbers that are none: {name}")
+    made = list(map(section.kind, *_filled(values, len(empty))))
+    if has_all:
+        return made
+    return [full if before is not None else None for full, before in zip(made, empty, strict=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -16,7 +16,7 @@ from gputop.errors import SourceError
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import AgentMessage, Request
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a line that is no message: not JSON, not UTF-8, nested without end."""
 
 encode = msgspec.json.Encoder().encode
@@ -29,14 +29,17 @@ the process dies if another thread uses it then."""
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return a type's decoder, made when needed: an agent never needs some, and starts sooner."""
     return msgspec.json.Decoder(kind)
 
 
-def _decode(kind: Any, line: bytes) -> Any:
+def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return a type's decoder, made when needed: an agent never needs some, and starts sooner."""
     with _making:
-        decoder = _decoder(kind)
-    return decoder.decode(line)
+        return _decoder(kind)
+
+
+def _decode(kind: Any, line: bytes) -> Any:
+    return decoder(kind).decode(line)
 
 
 def encode_line(number: int, message: AgentMessage) -> bytes:
@@ -47,7 +50,7 @@ def decode_line(line: bytes) -> tuple[int, AgentMessage]:
     """Return the number and the message of a line of the agent. SourceError if it is malformed."""
     try:
         number, message = _decode(tuple[int, AgentMessage], line)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise SourceError(f"the agent sent a line that is not a message: {reason(error)}") from None
     return number, message
 
@@ -56,9 +59,14 @@ def decode_request(line: bytes) -> Request | None:
     """Return a request; None for a malformed line, after which the agent goes on."""
     try:
         request: Request = _decode(Request, line)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return request
+
+
+def fail(what: str) -> NoReturn:
+    """Raise SourceError for what an agent did."""
+    raise SourceError(f"the agent {what}: its stream cannot be followed; start it again")
 
 
 def reason(error: Exception) -> str:

@@ -10,8 +10,6 @@ Unknown fields and columns are ignored; missing ones are None.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gputop.model.machine.detail import ProcessDetail, ProcessStack
@@ -93,10 +91,10 @@ class Sample(
     """CPU use of the host; `memory_used` is the host's too."""
     memory_used: int | None = None
     problem: Problem | None = None
-    gpus: dict[str, Any] = {}
+    gpus: dict[str, msgspec.Raw] = {}
     """Columns named as in Gpu, or `power_more.average` for a field of a section; one is `id`. A
     column is a list with a value for each row, or the one value that all rows have."""
-    processes: dict[str, Any] | None = None
+    processes: dict[str, msgspec.Raw] | None = None
     """Likewise, named as in Process. None in a Preview, before processes have been read."""
 
 

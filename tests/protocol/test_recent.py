@@ -7,12 +7,13 @@ import tracemalloc
 from collections.abc import Iterable, Sequence
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from gputop.model.machine.frame import Frame, ProcessFacts
 from gputop.model.machine.gpu import Gpu
 from gputop.protocol.assemble import Assembler
-from gputop.protocol.codec import encode_line
+from gputop.protocol.codec import encode, encode_line
 from gputop.protocol.messages import AgentMessage, InventoryUpdate, Sample
 from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import Splitter
@@ -135,7 +136,7 @@ def test_facts_without_frames_do_not_grow() -> None:
 def test_facts_that_change_without_end_do_not_grow() -> None:
     """They are few bytes, compressed, but each reader of a batch keeps its own."""
     rows = {n: ProcessFacts(n) for n in range(1, 1001)}
-    sample = Sample(time=FRAME.time + 1, processes={"id": list(rows)})
+    sample = Sample(time=FRAME.time + 1, processes={"id": Raw(encode(list(rows)))})
     recent = RecentFrames(most=1 << 20)
     messages: list[AgentMessage] = [InventoryUpdate(processes=rows), *[sample] * 32] * 20
     assert grown(recent, messages) < 7 << 20

@@ -98,6 +98,7 @@ def test_what_cannot_be_follows_a_greeting() -> None:
         (("gpus", "utilization"), [[0.5]] * 2, "numbers that are none"),
         (("gpus", "utilization"), [0.5] * 3, "sent 3 numbers for 2 rows"),
         (("gpus", "throttle.reasons"), [1, 2], "numbers that are none"),
+        (("gpus", "nvlink.tx"), [0.5] * 3, "sent 3 numbers for 2 rows"),
         (("gpus", "temperature.x"), [1, 2], ""),
         (("gpus", "x.y.z"), {"a": []}, ""),
         (("gpus", "x"), None, ""),

@@ -29,6 +29,7 @@ SCALARS: dict[Any, tuple[Any, ...]] = {
     bool: (True, False),
     types.NoneType: (None,),
     Any: (None, 1, 0.5, "x", [1, None], ["a", "b"], {"a": 0.5}),
+    msgspec.Raw: (1, "x", [1, None], ["a", "b"]),  # what an agent gives as it is
 }
 ODD = (
     b"{}", b"null", b"[]", b"{", b"\xff", b'{"request":"reboot"}', b'{"request":7}',

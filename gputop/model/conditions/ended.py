@@ -93,6 +93,8 @@ class EndOfProcesses:
     def receive_frame(self, frame: Frame) -> list[AwaitedProcess]:
         """Take a frame. Return the processes that have ended: all of them after a reboot, otherwise
         those that have left the GPUs and that no agent follows."""
+        if not self.running:
+            return []
         if None is not self._boot_id != frame.host.boot_id is not None:
             return self.remove(list(self.running))
         if frame.problem is not None or not all(gpu.tells_processes for gpu in frame.gpus):

@@ -68,6 +68,8 @@ class Marks:
     def questions(self, frame: Frame) -> tuple[ProcessId, ...]:
         """Return the processes to ask an agent about: those that have left the GPUs, and those
         that no agent follows yet."""
+        if not self._end.running:
+            return ()
         here = {process.pid: process for process in frame.processes}
         asked = []
         for pid, process in self._end.running.items():

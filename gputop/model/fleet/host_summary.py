@@ -63,6 +63,7 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Sum up a frame; `host` is the name by which its machine was asked for."""
     lamps = [tuple(lamp(frame, gpu, idle_after, part) for part in gpu.mig or (None,))
              for gpu in frame.gpus]  # fmt: skip
+    names = dict.fromkeys(gpu.name for gpu in frame.gpus)
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
     keys = process_rows.row_keys(frame, rows)
     return HostSummary(
@@ -76,7 +77,7 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
         ),
         slices=free_slices(frame),
         users=tuple(summary.users(frame)),
-        models=tuple(dict.fromkeys(short_name(gpu.name) for gpu in frame.gpus if gpu.name)),
+        models=tuple(dict.fromkeys(map(short_name, filter(None, names)))),
         utilization=_mean([gpu.utilization for gpu in frame.gpus if gpu.state == "answers"]),
         memory_free=_sum([summary.free_memory(frame, gpu) for gpu in frame.gpus]),
         worst=worst_of(frame),

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ from gputop.model.health.xids import REBOOT, REPLACE, RESET, xid_finding
 from gputop.model.machine.finding import Finding, Level, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
-from gputop.model.machine.sections import LOADED
+from gputop.model.machine.sections import LOADED, Pcie, Throttle, Xid
 from gputop.model.machine.text import counted, duration, percent, ranges
 
 HUNG = "HUNG"
@@ -110,6 +111,8 @@ _MEMORY = (
      Finding("error", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
 )  # fmt: skip
 """The finding for each flag of a section that is set."""
+_ecc_flags = attrgetter(*(field for section, field, _ in _MEMORY if section == "ecc"))
+_health_flags = attrgetter(*(field for section, field, _ in _MEMORY if section == "health"))
 
 
 def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
@@ -118,7 +121,8 @@ def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
 
 
 def _findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
-    return tuple(worst_first(finding for rule in _RULES for finding in rule(frame, gpu)))
+    every = [finding for rule in _RULES for finding in rule(frame, gpu)]
+    return tuple(worst_first(every)) if every else ()
 
 
 def blocking(frame: Frame, gpu: Gpu) -> Finding | None:
@@ -154,11 +158,17 @@ def xid_coverage(frame: Frame) -> str:
     return f"XIDs: only those since gputop started{but}; earlier ones are in the kernel log {_LOG}."
 
 
-def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    """Yield each number once, the newest first."""
+# The rules. They are asked about every GPU of every frame, and nearly all are well: a rule returns
+# at once where there is nothing to find, and begins no generator.
+
+
+def _xids(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     xids = gpu.health.xids if gpu.health is not None else None
-    if not xids:
-        return
+    return _each_xid(frame, gpu, xids) if xids else ()
+
+
+def _each_xid(frame: Frame, gpu: Gpu, xids: Sequence[Xid]) -> Iterator[Finding]:
+    """Yield each number once, the newest first."""
     newest = {xid.number: xid for xid in xids}
     counts = Counter(xid.number for xid in xids)
     fabric = _has_fabric(gpu) and not _is_multinode(gpu)
@@ -171,35 +181,49 @@ def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             yield replace(finding, text=text, advice=advice)
 
 
-def _lost(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _state(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     if gpu.state == "lost":
-        code, advice = "LOST", f"{REBOOT}; {REPLACE}"
-        error = gpu.error or ""
-        if error.startswith(UNREADABLE):
-            code, advice = "UNREAD", _OUR_FAULT
-        elif "reset" in error.lower():
-            advice = _reset(gpu)
-        yield Finding("error", code, gpu.reported_error or "", advice)
+        return (_lost(gpu),)
+    return (_hung(gpu),) if gpu.state == "silent" else ()
 
 
-def _hung(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if gpu.state == "silent":
-        text = "it does not answer"
-        if gpu.stale_for is not None:
-            text = f"it has not answered for {duration(gpu.stale_for)}"
-        text += "; its values are older" if gpu.has_answered else ""
-        yield Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+def _lost(gpu: Gpu) -> Finding:
+    code, advice = "LOST", f"{REBOOT}; {REPLACE}"
+    error = gpu.error or ""
+    if error.startswith(UNREADABLE):
+        code, advice = "UNREAD", _OUR_FAULT
+    elif "reset" in error.lower():
+        advice = _reset(gpu)
+    return Finding("error", code, gpu.reported_error or "", advice)
 
 
-def _recovery(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _hung(gpu: Gpu) -> Finding:
+    text = "it does not answer"
+    if gpu.stale_for is not None:
+        text = f"it has not answered for {duration(gpu.stale_for)}"
+    text += "; its values are older" if gpu.has_answered else ""
+    return Finding("error", HUNG, text, f"look for its XID {_LOG}; a reboot may be needed")
+
+
+def _recovery(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     action = gpu.health and gpu.health.recovery_action
-    if action in _RECOVERY:
-        text = f"the driver asks for: {action.replace('_', ' ')}"
-        advice = _RECOVERY[action].format(index=gpu.index)
-        yield Finding("error", "RECOVERY", text, advice)
+    if action not in _RECOVERY:
+        return ()
+    text = f"the driver asks for: {action.replace('_', ' ')}"
+    return (Finding("error", "RECOVERY", text, _RECOVERY[action].format(index=gpu.index)),)
 
 
-def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _memory(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    ecc, health = gpu.ecc, gpu.health
+    is_well = (
+        not gpu.ecc_uncorrected
+        and (ecc is None or not any(_ecc_flags(ecc)))
+        and (health is None or not any(_health_flags(health)))
+    )
+    return () if is_well else _memory_faults(gpu)
+
+
+def _memory_faults(gpu: Gpu) -> Iterator[Finding]:
     if gpu.ecc_uncorrected:
         yield Finding(
             "error",
@@ -216,10 +240,18 @@ def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
             yield Finding(level, finding.code, finding.text, advice)
 
 
-def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    """Yield nothing in MIG mode, which does not use NVLinks."""
-    if gpu.mig_mode:
-        return
+def _links(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    """Return nothing in MIG mode, which does not use NVLinks."""
+    health, nvlink = gpu.health, gpu.nvlink
+    is_fabric_well = health is None or (
+        health.fabric_state not in _FABRIC and not health.fabric_health
+    )
+    if gpu.mig_mode or (is_fabric_well and (nvlink is None or not nvlink.down)):
+        return ()
+    return _link_faults(frame, gpu)
+
+
+def _link_faults(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     state = gpu.health and gpu.health.fabric_state
     if state in _FABRIC:
         advice = _MULTINODE if _is_multinode(gpu) else _FABRIC_MANAGER
@@ -261,24 +293,35 @@ def _most_links(frame: Frame, gpu: Gpu) -> int:
     return max((nvlink.up or 0 for nvlink in alike if nvlink is not None), default=0)
 
 
-def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _pcie(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     pcie = gpu.pcie
     if pcie is None or gpu.utilization is None or gpu.utilization < LOADED:
-        return
+        return ()
+    is_narrow = bool(pcie.width and pcie.width_max and pcie.width < pcie.width_max)
+    is_slow = bool(
+        pcie.generation and pcie.generation_max and pcie.generation < pcie.generation_max
+    )
+    return _pcie_faults(gpu.utilization, pcie, is_narrow, is_slow) if is_narrow or is_slow else ()
+
+
+def _pcie_faults(load: float, pcie: Pcie, is_narrow: bool, is_slow: bool) -> Iterator[Finding]:
     advice = "check its seat, riser and slot; the kernel log may show PCIe errors (dmesg)"
-    under = f"at {percent(gpu.utilization)} % utilization"
-    if pcie.width and pcie.width_max and pcie.width < pcie.width_max:
+    under = f"at {percent(load)} % utilization"
+    if is_narrow:
         text = f"PCIe has {pcie.width} of {pcie.width_max} lanes {under}"
         yield Finding("error", f"PCIE x{pcie.width}", text, advice)
-    if pcie.generation and pcie.generation_max and pcie.generation < pcie.generation_max:
+    if is_slow:
         text = f"PCIe runs as generation {pcie.generation} of {pcie.generation_max} {under}"
         yield Finding("warning", f"PCIE gen{pcie.generation}", text, advice)
 
 
-def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if gpu.throttle is None:
-        return
-    names, lasting = gpu.throttle.reasons, gpu.throttle.lasting
+def _throttle(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    throttle = gpu.throttle
+    return () if throttle is None or not throttle.reasons else _held_back(gpu, throttle)
+
+
+def _held_back(gpu: Gpu, throttle: Throttle) -> Iterator[Finding]:
+    names, lasting = throttle.reasons, throttle.lasting
     of_hardware = sum(name.startswith("hw_") for name in names)
     for name in names:
         reason = THROTTLE_REASONS.get(name)
@@ -297,7 +340,13 @@ def _clock(gpu: Gpu) -> str:
     return f": {gpu.sm_clock / 1e6:.0f} of {gpu.sm_clock_max / 1e6:.0f} MHz"
 
 
-def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _settings(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    if gpu.persistence_mode is not False and gpu.compute_mode not in _MODES:
+        return ()
+    return _unusual_settings(frame, gpu)
+
+
+def _unusual_settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.persistence_mode is False and not any(other.display_active for other in frame.gpus):
         yield Finding(
             "warning",
@@ -314,21 +363,21 @@ def _reset(gpu: Gpu) -> str:
     return RESET.format(index=gpu.index)
 
 
-def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    if (finding := unaccounted.finding(gpu, nested=frame.host.nested)) is not None:
-        yield finding
+def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    finding = unaccounted.finding(gpu, nested=frame.host.nested)
+    return () if finding is None else (finding,)
 
 
-def _reported(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
-    """Yield what is reported, but that it hangs, which its state says."""
+def _reported(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+    """Return what is reported, but that it hangs, which its state says."""
     report = frame.report(gpu)
-    for finding in (report and report.findings) or ():
-        if finding.code != HUNG or gpu.state != "silent":
-            yield finding
+    if report is None or not report.findings:
+        return ()
+    return [f for f in report.findings if f.code != HUNG or gpu.state != "silent"]
 
 
 _RULES = (
-    _xids, _lost, _hung, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
+    _xids, _state, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
     _reported,
 )  # fmt: skip
 """The gravest first."""

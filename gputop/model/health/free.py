@@ -9,20 +9,20 @@ doubt, it is not free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, Listing, MigDevice
 from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import (
     is_own_job,
     job_words,
     reserved_words,
-    users,
     users_of,
 )
 from gputop.model.machine.text import percent, printable, size
@@ -168,13 +168,18 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     if (report := frame.report(gpu)) is not None:
         yield from _reported(report)
         return
-    yield from _state(gpu)
-    if device is None:
+    if gpu.state != "answers" or gpu.uuid is None:
+        yield from _state(gpu)
+    if device is None and (gpu.mig_mode or gpu.compute_mode == "prohibited"):
         yield from _mode(gpu)
-    in_use = bool(_on(frame, gpu, device))
-    yield from () if in_use else _claims(frame, gpu, device)
-    yield from _processes(frame, gpu, device)
-    yield from _claims(frame, gpu, device) if in_use else ()
+    here = _on(frame, gpu, device)
+    if not here:
+        yield from _claims(frame, gpu, device)
+    if gpu.listed != "all":
+        yield _unlisted(gpu.listed)
+    if here:
+        yield _in_use(gpu, here)
+        yield from _claims(frame, gpu, device)
     if gpu.state != "lost" and (sick := blocking(frame, gpu)):
         yield _objection(
             "health", "needs attention", f"it needs attention (gputop doctor): {sick.text}", "error"
@@ -235,24 +240,30 @@ def _claims(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Object
         yield _objection("unseen", "jobs unseen", JOBS_UNSEEN, "warning")
 
 
-def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
-    if gpu.listed == "ours":
-        yield _objection("unseen", "none seen", UNSEEN, "warning")
-    elif gpu.listed == "none":
-        yield _objection(
-            "unlisted", "not listed", "the driver does not say who is on it", "warning"
-        )
-    elif gpu.listed == "unknown":
-        yield _objection("unlisted", "not listed", "who is on it has not been seen yet", "warning")
-    if here := _on(frame, gpu, device):
-        named = users(frame, gpu) if device is None else users_of(here)
-        who = [printable(user, 40) for user in named]
-        unknown = sum(process.user is None for process in here)
-        who += [f"{unknown} of unknown users"] if unknown else []
-        exclusive = (gpu.compute_mode or "").startswith("exclusive")
-        mode = ", and its compute mode is exclusive" if exclusive else ""
-        code: ObjectionCode = "exclusive" if exclusive else "users"
-        yield _objection(code, "in use", f"processes of {', '.join(who)}{mode}")
+def _unlisted(listed: Listing) -> Objection:
+    if listed == "ours":
+        return _objection("unseen", "none seen", UNSEEN, "warning")
+    text = "the driver does not say who is on it"
+    if listed == "unknown":
+        text = "who is on it has not been seen yet"
+    return _objection("unlisted", "not listed", text, "warning")
+
+
+def _in_use(gpu: Gpu, here: Sequence[Process]) -> Objection:
+    unknown = [process.user for process in here].count(None)
+    exclusive = (gpu.compute_mode or "").startswith("exclusive")
+    return _held_by(tuple(users_of(here)), unknown, exclusive)
+
+
+@lru_cache(maxsize=1024)
+def _held_by(named: tuple[str, ...], unknown: int, exclusive: bool) -> Objection:
+    """Return the objection for processes of these users and of some unknown ones: it is the same
+    for a GPU in frame after frame."""
+    who = [printable(user, 40) for user in named]
+    who += [f"{unknown} of unknown users"] if unknown else []
+    mode = ", and its compute mode is exclusive" if exclusive else ""
+    code: ObjectionCode = "exclusive" if exclusive else "users"
+    return _objection(code, "in use", f"processes of {', '.join(who)}{mode}")
 
 
 def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:

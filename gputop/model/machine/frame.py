@@ -254,11 +254,16 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def cached(self, compute: Callable[["Frame", Gpu], T], gpu: Gpu) -> T:
         """Return `compute(self, gpu)`, which is called once for each GPU of the frame: several
         panes and pages need it."""
-        cache: dict[object, tuple[Gpu, T]] = self.__dict__.setdefault("cache", {})
         key = (compute, id(gpu))  # the id stays unique: the GPU is kept, too
-        if key not in cache:
-            cache[key] = gpu, compute(self, gpu)
-        return cache[key][1]
+        computed: tuple[Gpu, T] | None = self._computed.get(key)
+        if computed is None:
+            computed = self._computed[key] = gpu, compute(self, gpu)
+        return computed[1]
+
+    @cached_property
+    def _computed(self) -> dict[object, tuple[Gpu, Any]]:
+        """What `cached` has returned."""
+        return {}
 
     def report(self, gpu: Gpu) -> GpuReport | None:
         return self.reports.get(gpu.uuid or "")

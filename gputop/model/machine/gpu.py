@@ -159,9 +159,11 @@ def _profiles(devices: tuple[MigDevice, ...]) -> str:
     return " ".join(device.profile or f"{device.gi}/{device.ci}" for device in devices)
 
 
-class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One physical GPU. The fields that are shown are annotated, as `model.machine.sections`
     explains."""
+
+    # Not kw_only: the protocol gives them by position, as those of ProcessFacts.
 
     index: Annotated[int, PLAIN, "GPU", "NVML's index, the number that nvidia-smi prints"]
     """It is not CUDA's ordinal."""

@@ -24,7 +24,8 @@ def users(frame: Frame, gpu: Gpu | None = None) -> list[str]:
 
 def _users(frame: Frame, gpu: Gpu) -> list[str]:
     report = frame.report(gpu)
-    return users_of(_on_gpu(frame, gpu)) + list((report and report.users) or ())
+    reported = report.users if report is not None else None
+    return [*users_of(_on_gpu(frame, gpu)), *(reported or ())]
 
 
 def _on_gpu(frame: Frame, gpu: Gpu) -> Sequence[Process]:
@@ -35,9 +36,10 @@ def users_of(processes: Iterable[Process]) -> list[str]:
     """Return the users of compute processes, most memory first."""
     held: dict[str, int] = {}
     for process in processes:
-        if process.user is not None and process.type != "G":
-            held[process.user] = held.get(process.user, 0) + (process.gpu_memory or 0)
-    return sorted(held, key=lambda user: (-held[user], user))
+        user = process.user
+        if user is not None and process.type != "G":
+            held[user] = held.get(user, 0) + (process.gpu_memory or 0)
+    return sorted(held, key=lambda user: (-held[user], user)) if len(held) > 1 else list(held)
 
 
 def pending_reservation(frame: Frame, gpu: Gpu) -> Reservation | None:

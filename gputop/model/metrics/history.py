@@ -207,10 +207,11 @@ class History:
                 series.pop(id_, None)
         for id_, read in metrics:
             value: Any = read(gpu) if live else None
-            if value is not None and id_ not in series:
-                series[id_] = Ring(slot)
-            if id_ in series:
-                series[id_].put(slot, value)
+            ring = series.get(id_)
+            if ring is None and value is not None:
+                ring = series[id_] = Ring(slot)
+            if ring is not None:
+                ring.put(slot, value)
 
     def _slot(self, frame: Frame) -> int:
         if self._end:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.machine.frame import Frame, Process, ProcessIdentity, identity_of
+from gputop.model.machine.frame import Frame, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 
@@ -31,16 +31,12 @@ def rows(
     for process in frame.processes:
         start = process.start_time
         age = None if start is None else max(0.0, frame.time - start)
-        idle = None if idle_after is None else _idle_memory(process, idle_after)
+        idle = None
+        if idle_after is not None and process.idle_for is not None:
+            idle = process.gpu_memory if process.idle_for >= idle_after else 0
         all_rows.append(ProcessRow(process, gpus.get(process.gpu_uuid), age, names, idle, host))
     all_rows.sort(key=row_order)
     return all_rows
-
-
-def _idle_memory(process: Process, idle_after: float) -> int | None:
-    if process.idle_for is None:
-        return None
-    return process.gpu_memory if process.idle_for >= idle_after else 0
 
 
 def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
