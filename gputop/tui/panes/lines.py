@@ -179,15 +179,24 @@ class Lines(KeyBindingsOnly, SpanLines):
 
     def _merged(self, y: int) -> list[Piece]:
         """Return a line with neighbours of one role merged: fewer pieces to compare and to send."""
-        merged: list[Piece] = []
-        before = ""
-        for text, role in self.pieces(y):
-            if role == before:
-                merged[-1] = (merged[-1][0] + text, role)
-            elif text:
-                merged.append((text, role))
-                before = role
-        return merged
+        return merged(self.pieces(y))
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return pieces with neighbours of one role merged."""
+    runs: list[Piece] = []
+    texts: list[str] = []
+    before = ""
+    for text, role in pieces:
+        if role == before:
+            texts.append(text)
+        elif text:
+            if texts:
+                runs.append(("".join(texts), before))
+            texts, before = [text], role
+    if texts:
+        runs.append(("".join(texts), before))
+    return runs
 
 
 def width_of(pieces: Iterable[Piece]) -> int:
