@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
@@ -104,7 +105,7 @@ class Lines(KeyBindingsOnly, SpanLines):
         finally:
             self._size_of_now = None
         if changed:
-            drawing.repaint(self, [Region(0, y, width, 1) for y in changed])
+            drawing.repaint(self, list(_regions(changed, width)))
 
     def render_line(self, y: int) -> Strip:
         return self._strip(y, self.size.width)
@@ -197,6 +198,13 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
     if texts:
         runs.append(("".join(texts), before))
     return runs
+
+
+def _regions(lines: Iterable[int], width: int) -> Iterator[Region]:
+    """Yield the regions of lines: one for all that follow each other."""
+    for _, run in groupby(enumerate(sorted(lines)), lambda numbered: numbered[1] - numbered[0]):
+        first, *others = (y for _, y in run)
+        yield Region(0, first, width, 1 + len(others))
 
 
 def width_of(pieces: Iterable[Piece]) -> int:
