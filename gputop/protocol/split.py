@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count, islice
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import astuple, replace
 
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
 from gputop.model.machine.gpu import Gpu
@@ -140,8 +141,15 @@ def _gpu_numbers(gpu: Gpu) -> dict[str, Any]:
     numbers = {name: getattr(gpu, name) for name in GPU_NUMBERS}
     for name, section in _sections(gpu):
         if section is not None:
-            numbers.update((f"{name}.{field}", value) for field, value in asdict(section).items())
+            columns = _columns(name, section.__struct_fields__)
+            numbers.update(zip(columns, astuple(section), strict=True))
     return numbers
+
+
+@lru_cache(maxsize=64)
+def _columns(name: str, fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the columns of a section."""
+    return tuple(f"{name}.{field}" for field in fields)
 
 
 def _sections(gpu: Gpu) -> Iterator[tuple[str, Any]]:

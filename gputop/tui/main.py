@@ -80,6 +80,7 @@ class MainScreen(TableScreen):
         self.signals = SignalControl(self, self._send, lambda: self.pids.is_exact)
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: Snapshot | None = None
+        self._heading: Heading | None = None
         self._following = True
         """Whether the mapping pane shows the process under the cursor."""
         self._passing = ""
@@ -93,7 +94,7 @@ class MainScreen(TableScreen):
         self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def compose(self) -> ComposeResult:
-        heading = Heading(self._note, self.settings.thresholds, id="heading")
+        self._heading = heading = Heading(self._note, self.settings.thresholds, id="heading")
         is_root = self.settings.me == "root" and not self.settings.readonly
         heading.as_root = is_root and not self.machine.is_remote
         yield heading
@@ -181,10 +182,10 @@ class MainScreen(TableScreen):
         """Show in the heading the state of signals and marks, what gputop waits for before the
         first frame, and what limits the view of this machine."""
         said = self._note, self.machine.news, self.machine.waiting
-        for heading in self.query(Heading):
-            if said != (heading.note, heading.news, heading.waiting):
-                heading.note, heading.news, heading.waiting = said
-                heading.repaint_changed()
+        heading = self._heading
+        if heading is not None and said != (heading.note, heading.news, heading.waiting):
+            heading.note, heading.news, heading.waiting = said
+            heading.repaint_changed()
 
     @property
     def _note(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.board import PowerSection, ThrottleSection
+from gputop.agent.gpu.health import HealthSection
 from gputop.agent.gpu.sections import Ask, CounterRate, CounterTotal, Fields, Section, Sections
 from gputop.agent.gpu.traffic import PcieSection
 from gputop.model.health.findings import findings
@@ -71,7 +72,7 @@ OPTIONAL: dict[str, str] = {
     "nvmlDeviceGetMaxClockInfo": "clocks.graphics_max clocks.video_max clocks.memory_max",
     "nvmlDeviceGetPowerManagementDefaultLimit": "power_more.limit_default",
     "nvmlDeviceGetPowerManagementLimitConstraints": "power_more.limit_min power_more.limit_max",
-    "nvmlDeviceGetTotalEnergyConsumption": "power_more.energy",
+    "nvmlDeviceGetTotalEnergyConsumption": "",
     "nvmlDeviceGetTemperatureThreshold": "thermal.slowdown thermal.shutdown",
     "nvmlDeviceGetCurrentClocks*Reasons": "throttle",
     "nvmlDeviceGetCurrentClocksEventReasons": "",
@@ -150,10 +151,10 @@ ONCE = {
 
 @pytest.mark.system
 def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) -> None:
-    here = machine({**BOARD, "gpus": [{}, {"fields": None}]}, log=True)
+    here = machine({**BOARD, "gpus": [{}, {"fields": None, "energy": None}]}, log=True)
 
     def looks(gpu: int) -> int:
-        return Counter(here.calls())["nvmlDeviceGetTotalEnergyConsumption", gpu]
+        return Counter(here.calls())["nvmlDeviceGetMarginTemperature", gpu]
 
     with Agent(here) as agent:
         agent.line()
@@ -164,7 +165,8 @@ def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) 
         assert (first[function, 0], calls[function, 0]) == (times, times), function
     assert calls["nvmlDeviceGetFieldValues", 0] == 2
     assert calls["nvmlDeviceGetFieldValues", 1] == 1  # none of them is supported
-    assert calls["nvmlDeviceGetMarginTemperature", 0] == 2
+    assert calls["nvmlDeviceGetTotalEnergyConsumption", 0] == 0  # it is one of the fields
+    assert calls["nvmlDeviceGetTotalEnergyConsumption", 1] == 1
     assert calls["nvmlDeviceGetCurrentClocksEventReasons", 0] == 2
     assert calls["nvmlDeviceGetCurrentClocksThrottleReasons", 0] == 0
     assert calls["nvmlDeviceGetPcieThroughput", 0] == 0
@@ -331,3 +333,25 @@ def test_a_refresh_during_a_reading_asks_for_another() -> None:
     for now in (100.0, 101.0, 102.0, 111.0):
         subjects.read(lambda call, *arguments: None, now)
     assert readings == [100.0, 101.0, 111.0]
+
+
+def test_a_refresh_makes_slow_values_due() -> None:
+    health, told = HealthSection(), {"nvmlDeviceGetRepairStatus": [0, 0]}
+    subjects = Sections([health])
+
+    def pending(now: float) -> Any:
+        section: Any = subjects.read(answers(**told), now)["health"]
+        return section.repair_pending
+
+    assert pending(100.0) is False
+    told["nvmlDeviceGetRepairStatus"] = [1, 0]
+    assert pending(106.0) is False
+    subjects.refresh()
+    assert pending(107.0) is True
+
+
+def test_energy_comes_from_the_field_if_there_is_one() -> None:
+    power, field = PowerSection(), pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+    ask = answers(nvmlDeviceGetTotalEnergyConsumption=5000)
+    told = [power.read(ask, fields, 1.0).energy for fields in ({field: 2000}, {field: 3000}, {})]
+    assert told == [0.0, 1.0, 3.0]

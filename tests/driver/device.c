@@ -319,7 +319,7 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
         fields[i].valueType = 3;   /* unsigned long long */
         fields[i].nvmlReturn = id == LINK_COUNT || id == LINK_STATE
                                    ? link_field(&call, id, scope, value)
-                                   : get_u64(&call, key, value);
+                                   : get_u64(&call, id == ENERGY ? "energy" : key, value);
     }
     return NVML_SUCCESS;
 }

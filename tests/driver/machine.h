@@ -82,7 +82,7 @@ nvmlReturn_t get_uint(const struct call *call, const char *key, unsigned *out);
 nvmlReturn_t get_text(const struct call *call, const char *key, char *out, unsigned size);
 u64 number_or(const struct call *call, const char *key, u64 otherwise);
 
-enum { LINK_COUNT = 91, LINK_STATE = 165 };
+enum { ENERGY = 83, LINK_COUNT = 91, LINK_STATE = 165 };
 nvmlReturn_t link_field(const struct call *call, unsigned field, unsigned link, u64 *out);
 
 /* Log the call, wait, hang or fail as the scenario says. */

@@ -26,7 +26,7 @@ A GPU (absent or null: NVML_ERROR_NOT_SUPPORTED):
     memory, bar1    total, used, and reserved of memory       (bytes)
     utilization     gpu, memory, encoder, decoder, jpeg, ofa (%), period (us)
     temperature (C), threshold: shutdown, slowdown, memory_max, gpu_max; margin: left (T.Limit)
-    power           usage, limit, enforced, default, min, max (mW); energy (mJ)
+    power           usage, limit, enforced, default, min, max (mW); energy (mJ), also field 83
     clocks, max_clocks               graphics, sm, memory, video (MHz)
     pstate, fan (%), fans, persistence_mode, accounting_mode, compute_mode, display_active,
     display_mode, brand,

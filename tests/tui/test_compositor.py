@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import textual.screen
+from rich.color import ColorSystem
 from textual._compositor import Compositor
 from textual.geometry import Region
 from textual.strip import Strip
@@ -17,6 +18,7 @@ from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal import compositor, drawing
 from gputop.tui.terminal.cells import Painted
 from gputop.tui.terminal.compatibility import is_supported
+from gputop.tui.terminal.sgr import Span
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 from tests.patience import Deadline
 from tests.terminal import Terminal
@@ -153,6 +155,27 @@ async def test_the_strips_of_lines_are_those_that_textual_makes_of_them(
             for crop in (size.region, Region(3, 0, size.width - 7, size.height)):
                 ours, textuals = widget.render_lines(crop), Widget.render_lines(widget, crop)
                 assert list(map(_drawn, ours)) == list(map(_drawn, textuals))
+            for y, strip in enumerate(Widget.render_lines(widget, size.region)):
+                for colors in (ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT):
+                    spans = widget.spans(y, colors)
+                    assert spans is not None
+                    assert _cells(spans) == _cells(compositor._spans({0: strip}, colors))
+
+
+async def test_a_line_that_is_too_long_has_no_spans() -> None:
+    async with shown(frame_of(gpu_of(0)), size=(80, 24)) as screen:
+        keys, row = screen.app.screen.query_one("#keys", Lines), 23
+        drawn = screen.app.screen._compositor
+        assert isinstance(drawn, compositor.DiffCompositor)
+        assert drawn._own_spans(row, ColorSystem.TRUECOLOR) == keys.spans(0, ColorSystem.TRUECOLOR)
+        keys._painted[0] = [("日本" * 30, "text")]  # of before the layout
+        assert drawn._own_spans(row, ColorSystem.TRUECOLOR) is None
+        [spans] = drawn._spans([row], ColorSystem.TRUECOLOR).values()
+        assert len(_cells(spans)) == 40
+
+
+def _cells(spans: list[Span]) -> list[tuple[str, str]]:
+    return [(cell, sgr) for text, sgr in spans for cell in text]
 
 
 def _drawn(strip: Strip) -> list[object]:

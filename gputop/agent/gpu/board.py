@@ -14,6 +14,7 @@ from gputop.agent.gpu.sections import (
     NEVER,
     OFTEN,
     QUICK,
+    RARELY,
     SELDOM,
     Ask,
     CounterTotal,
@@ -43,6 +44,7 @@ _THROTTLE_REASONS = (
 )
 _LASTING = 3
 """Readings in a row after which a throttle reason counts as lasting."""
+_ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 _clock, _max_clock = pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo
 _threshold = pynvml.nvmlDeviceGetTemperatureThreshold
 
@@ -133,8 +135,9 @@ class ClocksSection(Section):
 class PowerSection(Section):
     """Power; the default limit and the range of limits are asked for seldom."""
 
-    name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
+    name, kind, every, slow = "power_more", sections.Power, QUICK, RARELY
     fields = {
+        "energy": (_ENERGY,),
         "average": (pynvml.NVML_FI_DEV_POWER_AVERAGE,),
         "instant": (pynvml.NVML_FI_DEV_POWER_INSTANT,),
     }
@@ -150,8 +153,10 @@ class PowerSection(Section):
         self._energy = CounterTotal()
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        energy = validate.counter(ask(pynvml.nvmlDeviceGetTotalEnergyConsumption))
-        millijoules = self._energy.add(energy)
+        count = fields.get(_ENERGY)
+        if count is None:
+            count = ask(pynvml.nvmlDeviceGetTotalEnergyConsumption)
+        millijoules = self._energy.add(validate.counter(count))
         return {
             "average": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
             "instant": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),

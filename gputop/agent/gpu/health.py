@@ -10,6 +10,7 @@ import pynvml
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.sections import (
     OFTEN,
+    RARELY,
     SELDOM,
     Ask,
     Calls,
@@ -92,9 +93,9 @@ def _first_flag(words: Sequence[int] | None) -> bool | None:
 class HealthSection(Section):
     """Recovery action, fabric, repairs. XIDs are events, and come from `agent.gpu.events`."""
 
-    name, kind, every = "health", Health, OFTEN
+    name, kind, every, slow = "health", Health, OFTEN, SELDOM
     fields = {"recovery_action": (_RECOVERY_ACTION,)}
-    calls = {
+    slow_calls = {
         "repair_pending": (_pending, _repair),
         "unrepairable_memory": (_first_flag, _unrepairable),
         ("fabric_state", "fabric_health", "fabric_cluster"): (_fabric_values, _fabric),
@@ -136,7 +137,7 @@ class EccSection(Section):
     """ECC, retired pages (before Ampere) and remapped rows (since). An error raises an event, which
     causes a reading."""
 
-    name, kind, every = "ecc", Ecc, SELDOM
+    name, kind, every = "ecc", Ecc, RARELY
     calls = {
         "corrected_dram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _DRAM),
         "corrected_sram": (validate.counter, _by_location, _CORRECTED, _VOLATILE, _SRAM),

@@ -21,8 +21,9 @@ S = TypeVar("S")
 
 NEVER = float("inf")
 """Seconds between two readings of what never changes."""
-QUICK, OFTEN, SELDOM = 2.0, 5.0, 10.0
-"""Seconds between two readings: what a person waits for; what moves; what only an admin changes."""
+QUICK, OFTEN, SELDOM, RARELY = 2.0, 5.0, 10.0, 30.0
+"""Seconds between two readings: what a person waits for; what moves; what only an admin changes;
+what an error changes, and an event of the driver makes all due (`Sections.refresh`)."""
 
 Fields = Mapping[int, int | float | None]
 """Values by NVML_FI id (`scoped` if it has a scope); None if the driver does not answer."""
@@ -109,6 +110,10 @@ class Section:
         self.fixed = only(self.fixed, names)
         return bool(names)
 
+    def expire(self) -> None:
+        """Make all values due."""
+        self.due = self._slow_due = 0.0
+
     def needed_fields(self, now: float) -> Iterator[int]:
         """Yield the fields for a reading at `now`."""
         for table in (self.fields, self.slow_fields if now >= self._slow_due else {}):
@@ -193,14 +198,15 @@ class Sections:
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self._sections = tuple(sections)
+        self._is_stale = False
         self._absent: set[int] = set()
         self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
         """Keyword arguments of Gpu, as last read."""
 
     def refresh(self) -> None:
-        for section in self._sections:
-            section.due = 0.0
+        """Make all due, and their slow values: the next reading takes it in, in its own thread."""
+        self._is_stale = True
 
     def reset(self) -> None:
         """Make all due, and forget which fields are missing: another mode may have others."""
@@ -209,6 +215,10 @@ class Sections:
 
     def read(self, ask: Ask, now: float, at_work: bool = True) -> dict[str, object | None]:
         """Read sections that are due, not all at once if the driver is slow. Return all values."""
+        if self._is_stale:
+            self._is_stale = False  # before the reading: a `refresh` during it asks for another one
+            for section in self._sections:
+                section.expire()
         due = [
             section
             for section in self._sections
@@ -216,7 +226,7 @@ class Sections:
         ]
         due.sort(key=lambda section: section.due)  # those that had to wait come first
         since = [section.due for section in due]
-        for section in due:  # before the reading: a `refresh` during it asks for another one
+        for section in due:
             section.due = now + section.every - _EARLY
         fields = self._fields(ask, [id_ for section in due for id_ in section.needed_fields(now)])
         end = time.monotonic() + _TIMEOUT

@@ -13,6 +13,7 @@ from gputop.agent.gpu.sections import (
     ALL_LINKS,
     OFTEN,
     QUICK,
+    RARELY,
     SELDOM,
     Ask,
     CounterRate,
@@ -130,7 +131,7 @@ _ERRORS = (
 class NvlinkSection(Section):
     """NVLink rates each time, the rest now and then; None on a card without NVLinks."""
 
-    name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, 30.0
+    name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, RARELY
     fields = {"tx": (_TX,), "rx": (_RX,)}
     slow_fields = {"up": (_LINK_COUNT, *_LINK_STATES), "errors": _ERRORS}
 

@@ -25,7 +25,11 @@ PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 def read_stat(pid: int) -> ProcStat | None:
     """Read one process; None if it does not exist, or does not answer."""
     text = read_short(f"/proc/{pid}/stat")
-    return parse_stat(text) if text else None
+    return _parsed(text) if text else None
+
+
+_parsed = lru_cache(maxsize=1024)(parse_stat)
+"""That of a process that sleeps says the same every time, and parsing takes as long as reading."""
 
 
 def every_process() -> dict[int, ProcStat]:

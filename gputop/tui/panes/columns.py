@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
-from gputop.tui.panes.lines import Piece, width_of
+from gputop.tui.panes.lines import Piece, merged, width_of
 
 R = TypeVar("R")
 
@@ -72,18 +72,18 @@ def _needed(columns: Sequence[Column[R]], gap: int) -> int:
 def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") -> list[Piece]:
     """Return the pieces of a row; a `role`, which the cursor has, replaces their own roles."""
     pieces: list[Piece] = []
-    between = (" " * gap, "text")
     for column, width in fitted:
-        if pieces:
-            pieces.append(between)
-        pieces += _cell(tuple(column.draw(subject, width)), width, ellipsis, column.left)
+        drawn = tuple(column.draw(subject, width))
+        pieces += _cell(drawn, width, ellipsis, column.left, gap if pieces else 0)
     return [(text, role) for text, _ in pieces] if role else pieces
 
 
 @lru_cache(maxsize=1024)
-def _cell(pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool) -> tuple[Piece, ...]:
-    """Cache `crop_or_pad`: most cells equal those of a second ago, or those of another row."""
-    return tuple(crop_or_pad(pieces, width, ellipsis, left))
+def _cell(
+    pieces: tuple[Piece, ...], width: int, ellipsis: str, left: bool, gap: int
+) -> tuple[Piece, ...]:
+    """Return a cell and the gap before it. Most equal those of a second ago, or of another row."""
+    return tuple(merged([(" " * gap, "text"), *crop_or_pad(pieces, width, ellipsis, left)]))
 
 
 def heading(fitted: Fitted[R], gap: int, marked: str | None = None, mark: str = "") -> list[Piece]:

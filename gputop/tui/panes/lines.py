@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -14,6 +16,7 @@ from textual.strip import Strip
 from gputop.tui.glyphs import UNICODE, GlyphSet
 from gputop.tui.terminal import drawing
 from gputop.tui.terminal.key_queue import KeyBindingsOnly
+from gputop.tui.terminal.sgr import Span, SpanLines, sgrs
 from gputop.tui.themes import ROLES, USER_ROLES
 
 Piece = tuple[str, str]
@@ -32,7 +35,7 @@ NOTCH = 3
 """Lines by which a notch of the wheel scrolls."""
 
 
-class Lines(KeyBindingsOnly):
+class Lines(KeyBindingsOnly, SpanLines):
     """A widget that paints lines of pieces.
 
     A subclass defines `pieces(y)`; `repaint_changed()` compares every visible line with what
@@ -70,6 +73,7 @@ class Lines(KeyBindingsOnly):
         self._painted: dict[int, list[Piece]] = {}
         self._ready: dict[int, Strip] = {}
         self._role_styles: dict[str, Style] = {}
+        self._role_sgrs: dict[tuple[str, ColorSystem], tuple[str, str]] = {}
         self._size_of_now: Size | None = None
         """The size while lines are compared: working it out takes longer than drawing a cell."""
 
@@ -101,7 +105,7 @@ class Lines(KeyBindingsOnly):
         finally:
             self._size_of_now = None
         if changed:
-            drawing.repaint(self, [Region(0, y, width, 1) for y in changed])
+            drawing.repaint(self, list(_regions(changed, width)))
 
     def render_line(self, y: int) -> Strip:
         return self._strip(y, self.size.width)
@@ -109,13 +113,32 @@ class Lines(KeyBindingsOnly):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return strips as Textual would, without borders, padding and opacity: there are none."""
         width = self.size.width
-        strips = [self._strip(y, width) for y in crop.line_range]
-        for line_filter in self.app.get_line_filters():
-            background = self.background_colors[1]
-            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        strips = [self._filtered(self._strip(y, width)) for y in crop.line_range]
         if crop.column_span != (0, width):
             strips = [strip.crop(*crop.column_span) for strip in strips]
         return strips
+
+    def spans(self, y: int, colors: ColorSystem) -> list[Span] | None:
+        pieces = self._content(y)
+        blanks = self.size.width - width_of(pieces)
+        if blanks < 0:
+            return None
+        spans: list[Span] = []
+        for text, role in (*pieces, (" " * blanks, "")) if blanks else pieces:
+            ink, blank = self._role_sgrs.get((role, colors)) or self._sgrs(role, colors)
+            spans.append((text, blank if text.isspace() else ink))
+        return spans
+
+    def _sgrs(self, role: str, colors: ColorSystem) -> tuple[str, str]:
+        """Return the sgr of a role, and that of its blanks, as Textual's filters have its style."""
+        [segment] = self._filtered(Strip([Segment(" ", self.role_style(role))], 1))
+        self._role_sgrs[role, colors] = both = sgrs(segment.style, colors)
+        return both
+
+    def _filtered(self, strip: Strip) -> Strip:
+        for line_filter in self.app.get_line_filters():
+            strip = strip.apply_filter(line_filter, self.background_colors[1])
+        return strip
 
     def notify_style_update(self) -> None:
         self.reset()
@@ -123,7 +146,7 @@ class Lines(KeyBindingsOnly):
 
     def reset(self) -> None:
         """Forget what was drawn."""
-        for drawn in (self._painted, self._ready, self._role_styles):
+        for drawn in (self._painted, self._ready, self._role_styles, self._role_sgrs):
             drawn.clear()
 
     def on_resize(self) -> None:
@@ -157,15 +180,31 @@ class Lines(KeyBindingsOnly):
 
     def _merged(self, y: int) -> list[Piece]:
         """Return a line with neighbours of one role merged: fewer pieces to compare and to send."""
-        merged: list[Piece] = []
-        before = ""
-        for text, role in self.pieces(y):
-            if role == before:
-                merged[-1] = (merged[-1][0] + text, role)
-            elif text:
-                merged.append((text, role))
-                before = role
-        return merged
+        return merged(self.pieces(y))
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return pieces with neighbours of one role merged."""
+    runs: list[Piece] = []
+    texts: list[str] = []
+    before = ""
+    for text, role in pieces:
+        if role == before:
+            texts.append(text)
+        elif text:
+            if texts:
+                runs.append(("".join(texts), before))
+            texts, before = [text], role
+    if texts:
+        runs.append(("".join(texts), before))
+    return runs
+
+
+def _regions(lines: Iterable[int], width: int) -> Iterator[Region]:
+    """Yield the regions of lines: one for all that follow each other."""
+    for _, run in groupby(enumerate(sorted(lines)), lambda numbered: numbered[1] - numbered[0]):
+        first, *others = (y for _, y in run)
+        yield Region(0, first, width, 1 + len(others))
 
 
 def width_of(pieces: Iterable[Piece]) -> int:

@@ -155,17 +155,17 @@ class ProcessColumns:
         return Column(metric_id, label, least, most, self._rank(metric_id), draw, metric.left)
 
     def _plain(self, metric_id: str) -> Callable[[ViewRow, int], Sequence[Piece]]:
-        metric = COLUMNS[metric_id]
+        metric, is_of_driver = COLUMNS[metric_id], metric_id in _OF_DRIVER
 
         def draw(view_row: ViewRow, width: int) -> Sequence[Piece]:
             text = metric.text(view_row.row)
             if text == MISSING or (metric_id == "pid" and not view_row.row.process.pid):
                 return [(self._glyphs.not_available, "quiet")]
-            is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
-            gpu = view_row.row.gpu
-            is_old = metric_id in _OF_DRIVER and gpu is not None and gpu.state != "answers"
             if metric_id == "gpu":
                 return [(text, self._groups.get(view_row.key, "text"))]
+            gpu = view_row.row.gpu if is_of_driver else None
+            is_old = gpu is not None and gpu.state != "answers"
+            is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
             return [(text, "quiet" if is_why_not or is_old else "text")]
 
         return draw

@@ -41,7 +41,7 @@ _PARAMETERS = {
 }
 """The parameters of what gputop calls and of what it replaces."""
 _ATTRIBUTES = {
-    "textual._compositor:Compositor": "_dirty_regions size visible_widgets root",
+    "textual._compositor:Compositor": "_dirty_regions layers_visible root size visible_widgets",
     "textual._context": "visible_screen_stack",
     "textual._xterm_parser:XTermParser": "_timeout_time mouse_pixels",
     "textual.app:App": "_batch_count _driver _exception",

@@ -4,7 +4,7 @@ Only for a Textual that is supported (`compatibility.py`); `drawing.py` decides 
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from gputop.tui.terminal.cells import Painted
-from gputop.tui.terminal.sgr import PLAIN, Span, span
+from gputop.tui.terminal.sgr import PLAIN, Span, SpanLines, span
 
 # A frame is at most three chunks (begin, cells, end): if this many wait, the terminal has not even
 # taken the previous frame.
@@ -88,18 +88,13 @@ def _is_layout_due(screen: Screen[Any]) -> bool:
 class Changes(CompositorUpdate):
     """Lines to draw. They are compared when they are sent, and only then taken as painted."""
 
-    def __init__(
-        self, painted: Painted, lines: Mapping[int, Mapping[int, Strip | None]], size: Size
-    ) -> None:
+    def __init__(self, painted: Painted, lines: Mapping[int, list[Span]], size: Size) -> None:
         self._painted = painted
         self._lines = lines
         self._size = size
 
     def render_segments(self, console: Console) -> str:
-        # Like Textual, which falls back on true colour rather than on none.
-        colors = console._color_system or ColorSystem.TRUECOLOR
-        lines = ((row, _spans(chops, colors)) for row, chops in self._lines.items())
-        return self._painted.draw(lines, self._size)
+        return self._painted.draw(self._lines.items(), self._size)
 
 
 class DiffCompositor(Compositor):
@@ -144,13 +139,31 @@ class DiffCompositor(Compositor):
         every = range(self.size.height)
         rows = self._dirty_rows() if painted.knows(self.size) else list(every)
         self._dirty_regions.clear()
-        if not rows:
+        if not rows or self.root is None:
             return None
+        # Like Textual, which falls back on true colour rather than on none.
+        colors = self.root.app.console._color_system or ColorSystem.TRUECOLOR
+        own = {row: self._own_spans(row, colors) for row in rows}
+        others = self._spans([row for row in rows if own[row] is None], colors)
+        lines = {row: others[row] if spans is None else spans for row, spans in own.items()}
+        return Changes(painted, lines, self.size)
+
+    def _own_spans(self, row: int, colors: ColorSystem) -> list[Span] | None:
+        """Return the spans of a row that one widget of spans fills; None for any other row."""
+        for widget, visible, region in self.layers_visible[row][:1]:  # the one in front
+            if isinstance(widget, SpanLines) and visible.width == region.width == self.size.width:
+                return widget.spans(row - region.y, colors)
+        return None
+
+    def _spans(self, rows: Sequence[int], colors: ColorSystem) -> dict[int, list[Span]]:
+        """Return the spans of rows that Textual puts together from strips."""
+        if not rows:
+            return {}
         # Whole lines, as cells are compared by their column. Widgets keep the strips of clean
         # parts, so these cost little.
         crop = Region(0, rows[0], self.size.width, rows[-1] + 1 - rows[0])
         chops = self._render_chops(crop, set(rows).__contains__)
-        return Changes(painted, {row: chops[row] for row in rows}, self.size)
+        return {row: _spans(chops[row], colors) for row in rows}
 
     def _dirty_rows(self) -> list[int]:
         screen = self.size.region

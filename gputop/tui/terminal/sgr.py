@@ -22,18 +22,27 @@ _COLOURS = {"3": "foreground", "9": "foreground", "4": "background", "10": "back
 _CODE = re.compile(r"([34])8;(?:2(?:;\d+){3}|5;\d+)|\d+")
 
 
+class SpanLines:
+    """A widget whose lines are spans: to make Textual's strips of them would cost as much again."""
+
+    def spans(self, y: int, colors: ColorSystem) -> list[Span] | None:
+        """Return line `y` as wide as the widget; None if only its strip has that width."""
+        raise NotImplementedError
+
+
 def span(text: str, style: Style | None, colors: ColorSystem) -> Span:
     """Return text with the sgr of its style.
 
     Blanks get the plain sgr if nothing of the style can be seen on them: a change of a foreground
     colour then sends none of them again.
     """
-    ink, blank = _sgrs(style, colors)
+    ink, blank = sgrs(style, colors)
     return (text, blank if text.isspace() else ink)
 
 
 @lru_cache(maxsize=1024)
-def _sgrs(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
+def sgrs(style: Style | None, colors: ColorSystem) -> tuple[str, str]:
+    """Return the sgr of a style, and that of its blanks."""
     if style is None:
         return (PLAIN, PLAIN)
     color, bgcolor = _unless_default(style.color), _unless_default(style.bgcolor)
