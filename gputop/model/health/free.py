@@ -113,12 +113,12 @@ def _first(frame: Frame, gpu: Gpu) -> Objection | None:
 
 def count_of_free(frame: Frame) -> int | None:
     """Return how many GPUs are free; None if none is, but the processes on some cannot be seen."""
-    against = [not_free(frame, gpu) for gpu in frame.gpus]
-    free = against.count(None)
-    unseen = any(
-        objection is not None and objection.code in ("unseen", "unlisted") for objection in against
-    )
-    return None if not free and unseen else free
+    return _count([not_free(frame, gpu) for gpu in frame.gpus])
+
+
+def _count(against: Sequence[Objection | None]) -> int | None:
+    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
+    return against.count(None) or (None if is_unseen else 0)
 
 
 class FreeSlices(NamedTuple):
@@ -137,9 +137,7 @@ class FreeSlices(NamedTuple):
 def free_slices(frame: Frame) -> FreeSlices:
     """Count the free MIG devices."""
     against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
-    free = against.count(None)
-    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
-    return FreeSlices(None if not free and is_unseen else free, len(against))
+    return FreeSlices(_count(against), len(against))
 
 
 def free_words(frame: Frame) -> list[str]:
@@ -171,7 +169,7 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
     yield from _state(gpu)
     if device is None:
         yield from _mode(gpu)
-    in_use = bool(_on(frame, gpu, device))
+    in_use = bool(processes_on(frame, gpu, device))
     yield from () if in_use else _claims(frame, gpu, device)
     yield from _processes(frame, gpu, device)
     yield from _claims(frame, gpu, device) if in_use else ()
@@ -244,7 +242,7 @@ def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Obj
         )
     elif gpu.listed == "unknown":
         yield _objection("unlisted", "not listed", "who is on it has not been seen yet", "warning")
-    if here := _on(frame, gpu, device):
+    if here := processes_on(frame, gpu, device):
         named = users(frame, gpu) if device is None else users_of(here)
         who = [printable(user, 40) for user in named]
         unknown = sum(process.user is None for process in here)
@@ -255,7 +253,7 @@ def _processes(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Obj
         yield _objection(code, "in use", f"processes of {', '.join(who)}{mode}")
 
 
-def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
+def processes_on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
     """Return the compute processes there; for a MIG device also those of an unknown instance."""
     here = frame.compute_processes.get(gpu.uuid, ())
     if device is None:
