@@ -43,7 +43,7 @@ def not_enough(picked: Picked, request: PickRequest) -> NotEnoughGpusError:
     on what the caller's own variables leave."""
     frame, pick = picked
     lines = [pick.note] if pick.note else []
-    for part in parts_of(frame):
+    for part in parts_of(frame.gpus):
         gpu, device = part.gpu, part.device
         if not pick.of_slices if device else pick.of_slices and gpu.mig:
             continue

@@ -105,7 +105,7 @@ class ReservingWatch(Watch):
         if len(own) < len(names):  # removed meanwhile
             return False
         pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
-        parts = parts_of(self._frames[-1])
+        parts = parts_of(self._frames[-1].gpus)
         there = {part.uuid for part in parts if part.number not in pick.reasons}
         return there >= self.holds.keys()
 

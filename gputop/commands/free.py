@@ -122,7 +122,7 @@ def _by_uuid(options: argparse.Namespace) -> bool:
 
 
 def _json(picked: Picked, value: str | None, notes: list[str]) -> str:
-    parts = {part.number: _facts(part) for part in parts_of(picked.frame)}
+    parts = {part.number: _facts(part) for part in parts_of(picked.frame.gpus)}
     gpus = [parts[number] for number in picked.pick.numbers]
     refused = [{**parts[n], "reason": reason} for n, reason in picked.pick.reasons.items()]
     return json.dumps({"value": value, "gpus": gpus, "refused": refused, "notes": notes})

@@ -130,10 +130,9 @@ class GpuPart(msgspec.Struct, frozen=True):
         return None if activity is None else activity.graphics
 
 
-def parts_of(frame: Frame) -> list[GpuPart]:
-    """Return the GPUs of a machine, and then its MIG devices in the order of their GPUs."""
-    slices = [GpuPart(gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
-    return [*map(GpuPart, frame.gpus), *slices]
+def parts_of(gpus: Sequence[Gpu]) -> list[GpuPart]:
+    """Return GPUs, and then their MIG devices."""
+    return [*map(GpuPart, gpus), *(GpuPart(gpu, part) for gpu in gpus for part in gpu.mig or ())]
 
 
 class GpuPick(msgspec.Struct, frozen=True):
@@ -194,7 +193,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 def choose_any(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     """Pick GPUs, or where none can be had, now or later, MIG devices. UsageError as `choose`."""
-    whole, slices = choose(frames, wanted), parts_of(frames[-1])[len(frames[-1].gpus) :]
+    whole, slices = choose(frames, wanted), parts_of(frames[-1].gpus)[len(frames[-1].gpus) :]
     if whole.possible or not slices:
         return whole
     rules = rules_for(frame_devices(frames[-1]), frames[-1].driver_version)
@@ -326,7 +325,7 @@ def _out_of_sight(
 def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[GpuPart]) -> dict[str, str]:
     excluded: dict[str, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
-    names = {name for part in parts_of(frame) for name in (part.number, part.uuid)}
+    names = {name for part in parts_of(frame.gpus) for name in (part.number, part.uuid)}
     for word in exclude:
         gpus = [gpu.index for gpu in gpus_named(frame.gpus, word)]
         if not gpus and not unnamed and word not in names:
@@ -340,7 +339,7 @@ def _peak(frames: Sequence[Frame], part: GpuPart) -> float | None:
     """Return the highest load of a part; None if any frame lacks that of a GPU, or all lack that of
     a MIG device: GPM needs two samples."""
     key = part.gpu.key, part.uuid
-    parts = (each for frame in frames for each in parts_of(frame))
+    parts = (each for frame in frames for each in parts_of(frame.gpus))
     loads = [each.load for each in parts if (each.gpu.key, each.uuid) == key]
     known = [load for load in loads if load is not None]
     is_known = part.device is not None or len(known) == len(loads)
