@@ -16,7 +16,7 @@ from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPart, PickedValue, PickRequest, parts_of, value_of
+from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, parts_of, value_of
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.text import duration, printable
 from gputop.output import complain, write
@@ -128,7 +128,7 @@ def _json(picked: Picked, value: str | None, notes: list[str]) -> str:
     return json.dumps({"value": value, "gpus": gpus, "refused": refused, "notes": notes})
 
 
-def _facts(part: GpuPart) -> dict[str, object]:
+def _facts(part: Pickable) -> dict[str, object]:
     gpu, device = part.gpu, part.device
     facts: dict[str, object] = {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
     return facts if device is None else {**facts, "mig": part.number, "mig_uuid": device.uuid}

@@ -84,7 +84,7 @@ class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own CUDA_DEVICE_ORDER."""
 
 
-class GpuPart(msgspec.Struct, frozen=True):
+class Pickable(msgspec.Struct, frozen=True):
     """What a job can have of a GPU: all of it, or a MIG device."""
 
     gpu: Gpu
@@ -130,15 +130,15 @@ class GpuPart(msgspec.Struct, frozen=True):
         return None if activity is None else activity.graphics
 
 
-def parts_of(gpus: Sequence[Gpu]) -> list[GpuPart]:
+def parts_of(gpus: Sequence[Gpu]) -> list[Pickable]:
     """Return GPUs, and then their MIG devices."""
-    return [*map(GpuPart, gpus), *(GpuPart(gpu, part) for gpu in gpus for part in gpu.mig or ())]
+    return [*map(Pickable, gpus), *(Pickable(gpu, part) for gpu in gpus for part in gpu.mig or ())]
 
 
 class GpuPick(msgspec.Struct, frozen=True):
     """What a job should take, and why not the rest."""
 
-    parts: tuple[GpuPart, ...] | None
+    parts: tuple[Pickable, ...] | None
     """In the order of PCI bus ids; None: there are not enough."""
     reasons: dict[str, str]
     """Why each refused part cannot be had, by its number."""
@@ -181,8 +181,8 @@ class _Refusal(msgspec.Struct, frozen=True):
     """Waiting does not help."""
 
 
-class _Candidate(msgspec.Struct, frozen=True):
-    part: GpuPart
+class _RankedPart(msgspec.Struct, frozen=True):
+    part: Pickable
     quality: tuple[bool, bool, int]
     """Lower is better."""
     free: int
@@ -211,24 +211,24 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
 
     Raises UsageError for an `exclude` that names nothing.
     """
-    gpus = list(map(GpuPart, frames[-1].gpus))
+    gpus = list(map(Pickable, frames[-1].gpus))
     return _choose(frames, wanted, gpus, len(gpus))
 
 
 def _choose(
-    frames: Sequence[Frame], wanted: PickRequest, parts: Sequence[GpuPart], most: int
+    frames: Sequence[Frame], wanted: PickRequest, parts: Sequence[Pickable], most: int
 ) -> GpuPick:
     """Pick some of these parts, `most` of them at most, and one of each GPU instance."""
     frame = frames[-1]
     barred, hidden_by = _out_of_sight(frame, wanted, parts)
     barred |= _excluded(frame, wanted.exclude, parts)
     reasons: dict[str, str] = {}
-    able: dict[object, _Candidate] = {}
-    perhaps: dict[object, _Candidate] = {}
-    for place, part in enumerate(parts):
+    able: dict[object, _RankedPart] = {}
+    perhaps: dict[object, _RankedPart] = {}
+    for number, part in enumerate(parts):
         peak, hidden = _peak(frames, part), barred.get(part.number)
         refusal = _Refusal(hidden, lasts=True) if hidden else _refusal(frame, part, peak, wanted)
-        candidate = _candidate(frame, part, peak, place)
+        candidate = _candidate(frame, part, peak, number)
         if refusal is None or not refusal.lasts:
             perhaps.setdefault(part.id[:2], candidate)
         if refusal is None:
@@ -247,7 +247,7 @@ def _choose(
 
 
 def value_of(
-    frame: Frame, parts: Sequence[GpuPart], order: str | None, by_uuid: bool = False
+    frame: Frame, parts: Sequence[Pickable], order: str | None, by_uuid: bool = False
 ) -> PickedValue:
     """Name GPUs so that the k-th is cuda:k; `order`: the CUDA_DEVICE_ORDER it will be read with.
 
@@ -278,7 +278,7 @@ def value_of(
     return PickedValue(None, words)
 
 
-def export_line(frame: Frame, parts: Sequence[GpuPart], order: str | None) -> str:
+def export_line(frame: Frame, parts: Sequence[Pickable], order: str | None) -> str:
     """Return the line that gives what is picked to all that a shell starts; `order` is the shell's
     own CUDA_DEVICE_ORDER. It names a GPU by its index, sets CUDA_DEVICE_ORDER if the index needs
     it, and uses the UUID if no index is exact. Empty if there is no value, or none that can be
@@ -296,12 +296,12 @@ def mapping_of(frame: Frame, value: str | None, order: str | None) -> Mapping:
     return resolve(value, frame_devices(frame), order=order, driver_version=frame.driver_version)
 
 
-def _means(mapping: Mapping, parts: Sequence[GpuPart]) -> bool:
+def _means(mapping: Mapping, parts: Sequence[Pickable]) -> bool:
     return [device.id for device in mapping.visible or ()] == [part.id for part in parts]
 
 
 def _out_of_sight(
-    frame: Frame, wanted: PickRequest, parts: Sequence[GpuPart]
+    frame: Frame, wanted: PickRequest, parts: Sequence[Pickable]
 ) -> tuple[dict[str, str], str | None]:
     """Return the parts that the caller's own variables hide, and a sentence about the rest."""
     if wanted.value is None:
@@ -322,7 +322,7 @@ def _out_of_sight(
     return dict.fromkeys(hidden, f"{own} hides it"), f"{own} leaves {left}{sure}"
 
 
-def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[GpuPart]) -> dict[str, str]:
+def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[Pickable]) -> dict[str, str]:
     excluded: dict[str, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
     names = {name for part in parts_of(frame.gpus) for name in (part.number, part.uuid)}
@@ -335,19 +335,19 @@ def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[GpuPart]) ->
     return excluded
 
 
-def _peak(frames: Sequence[Frame], part: GpuPart) -> float | None:
+def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
     """Return the highest load of a part; None if any frame lacks that of a GPU, or all lack that of
     a MIG device: GPM needs two samples."""
     key = part.gpu.key, part.uuid
     parts = (each for frame in frames for each in parts_of(frame.gpus))
     loads = [each.load for each in parts if (each.gpu.key, each.uuid) == key]
-    known = [load for load in loads if load is not None]
-    is_known = part.device is not None or len(known) == len(loads)
-    return max(known) if known and is_known else None
+    values = [load for load in loads if load is not None]
+    is_known = part.device is not None or len(values) == len(loads)
+    return max(values) if values and is_known else None
 
 
 def _refusal(
-    frame: Frame, part: GpuPart, peak: float | None, wanted: PickRequest
+    frame: Frame, part: Pickable, peak: float | None, wanted: PickRequest
 ) -> _Refusal | None:
     if part.device is not None and part.uuid is None:
         return _Refusal("its UUID is not known")
@@ -388,19 +388,19 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
     return f"{percent(peak)} % busy, more than {limit * 100:g} %" if busy else None
 
 
-def _candidate(frame: Frame, part: GpuPart, peak: float | None, place: int) -> _Candidate:
+def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) -> _RankedPart:
     occupied = bool(processes_on(frame, part.gpu, part.device))
     busy = 11 if peak is None else math.floor(peak * 10)
     free = (part.gpu.memory_free if part.device is None else part.free_memory(frame)) or 0
     bus = normalize_bus_id(part.gpu.pci_bus_id) or _FAR
     quality = (occupied, bool(part.gpu.display_active), busy)
-    return _Candidate(part, quality, free // GIB, (bus, part.gpu.index, place))
+    return _RankedPart(part, quality, free // GIB, (bus, part.gpu.index, number))
 
 
 def _best(
-    able: Sequence[_Candidate], wanted: PickRequest, links: Links | None
-) -> tuple[GpuPart, ...] | None:
-    kinds: dict[object, list[_Candidate]] = {}
+    able: Sequence[_RankedPart], wanted: PickRequest, links: Links | None
+) -> tuple[Pickable, ...] | None:
+    kinds: dict[object, list[_RankedPart]] = {}
     for candidate in able:
         kinds.setdefault(candidate.part.kind, []).append(candidate)
     groups = [group for group in kinds.values() if len(group) >= wanted.count]
@@ -411,7 +411,7 @@ def _best(
     return None if best is None else tuple(candidate.part for candidate in best)
 
 
-def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]:
+def _sets(group: Sequence[_RankedPart], count: int) -> Iterator[list[_RankedPart]]:
     """Yield the sets of best quality. Equals fill up the number in every combination, or only as
     runs of neighbours if there would be more than _MOST_SETS."""
     group = sorted(group, key=attrgetter("rank"))
@@ -419,14 +419,14 @@ def _sets(group: Sequence[_Candidate], count: int) -> Iterator[list[_Candidate]]
     better = [candidate for candidate in group if candidate.quality < limit]
     equal = [candidate for candidate in group if candidate.quality == limit]
     more = count - len(better)
-    choices: Iterable[Sequence[_Candidate]] = combinations(equal, more)
+    choices: Iterable[Sequence[_RankedPart]] = combinations(equal, more)
     if math.comb(len(equal), more) > _MOST_SETS:
         choices = (equal[start : start + more] for start in range(len(equal) - more + 1))
     for choice in choices:
         yield sorted([*better, *choice], key=attrgetter("rank"))
 
 
-def _rank(chosen: Sequence[_Candidate], links: Links | None) -> tuple[object, ...]:
+def _rank(chosen: Sequence[_RankedPart], links: Links | None) -> tuple[object, ...]:
     first, last = chosen[0], chosen[-1]
     indices = [candidate.part.gpu.index for candidate in chosen]
     worst, together = connection(None if first.part.device else links, indices)
