@@ -71,7 +71,7 @@ class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
     """The variables of a process."""
 
     variables: dict[str, str] = {}
-    """Name and value, as it was started. Bytes that are not UTF-8 are lone surrogates (PEP 383)."""
+    """Name and value, as it was started."""
     missing: State = "unset"
     """The state of a variable that is not among them: `unset`, or why it is not known."""
 
@@ -156,7 +156,8 @@ def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
 
 
 def parse_environ(block: bytes) -> Environ:
-    """Parse /proc/PID/environ; if a name occurs twice, the first counts, as for getenv()."""
+    """Parse /proc/PID/environ; if a name occurs twice, the first counts, as for getenv(). Bytes
+    that are not UTF-8 become lone surrogates (PEP 383)."""
     if not block:
         return Environ({}, "empty_block")
     if block.count(b"\0") > _MOST_VARIABLES:
