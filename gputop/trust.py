@@ -51,6 +51,13 @@ _USUAL_MPS = "/tmp/nvidia-mps"
 _elevated: bool | None = None
 
 
+def is_secret(descriptor: int) -> bool:
+    """Whether only the owner may read an open file. A pipe, as of a shell's `<(...)`, is one's
+    own."""
+    mode = os.fstat(descriptor).st_mode
+    return not stat.S_ISREG(mode) or not mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
 def _check_regular(about: os.stat_result) -> None:
     if not stat.S_ISREG(about.st_mode):
         raise OSError("no regular file")

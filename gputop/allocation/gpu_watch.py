@@ -10,8 +10,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from gputop.errors import DriverError, NotEnoughGpusError
-from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
-from gputop.model.cuda.pick_mig import choose_any
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import short_name
@@ -44,16 +43,15 @@ def not_enough(picked: Picked, request: PickRequest) -> NotEnoughGpusError:
     on what the caller's own variables leave."""
     frame, pick = picked
     lines = [pick.note] if pick.note else []
-    for gpu in frame.gpus:
-        fits = "free" if is_free(frame, gpu) else "suitable"
-        if not (pick.slice_reasons and gpu.mig):
-            why = pick.reasons.get(gpu.index, fits)
-            lines.append(f"GPU {gpu.index} {short_name(gpu.name)}: {why}")
-    for part in slices_of(frame) if pick.slice_reasons else ():
-        why = pick.slice_reasons.get(part.number, "suitable")
-        lines.append(f"GPU {part.number} MIG {part.device.profile or ''}: {why}")
+    for part in parts_of(frame.gpus):
+        gpu, device = part.gpu, part.device
+        if not pick.of_slices if device else pick.of_slices and gpu.mig:
+            continue
+        what = f"MIG {device.profile or ''}" if device else short_name(gpu.name)
+        fits = "free" if device is None and is_free(frame, gpu) else "suitable"
+        lines.append(f"GPU {part.number} {what}: {pick.reasons.get(part.number, fits)}")
     model = " of one model" if request.same_model and pick.suitable >= request.count else ""
-    what = "slices" if pick.slice_reasons else "GPUs"
+    what = "slices" if pick.of_slices else "GPUs"
     return NotEnoughGpusError(f"not enough {what}{model}: {tally(pick, request)}", lines)
 
 

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from gputop.allocation.gpu_watch import WINDOW, Watch
 from gputop.allocation.taken import Taken, take
-from gputop.model.cuda.pick import GpuPick, PickRequest, slices_of
-from gputop.model.cuda.pick_mig import choose_any
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
@@ -106,9 +105,8 @@ class ReservingWatch(Watch):
         if len(own) < len(names):  # removed meanwhile
             return False
         pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
-        frame = self._frames[-1]
-        there = {gpu.uuid for gpu in frame.gpus if gpu.index not in pick.reasons}
-        there |= {p.device.uuid for p in slices_of(frame) if p.number not in pick.slice_reasons}
+        parts = parts_of(self._frames[-1].gpus)
+        there = {part.uuid for part in parts if part.number not in pick.reasons}
         return there >= self.holds.keys()
 
     @contextmanager

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from gputop.allocation.gpu_watch import Picked, not_enough
 from gputop.errors import GputopError, SourceError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import PickRequest
-from gputop.model.cuda.pick_mig import value_of
+from gputop.model.cuda.pick import PickRequest, value_of
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import plural, printable
@@ -34,9 +33,9 @@ class Taken(NamedTuple):
 def take(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
     """Return the GPUs. NotEnoughGpusError, and GputopError if no variable can name them."""
     frame, pick = picked
-    if pick.gpus is None:
+    if pick.parts is None or pick.gpus is None:
         raise not_enough(picked, request)
-    value = value_of(frame, pick, PCI_BUS_ID, by_uuid)
+    value = value_of(frame, pick.parts, PCI_BUS_ID, by_uuid)
     if value.text is None:
         raise GputopError(str(value.note))
     return Taken(pick.gpus, pick.numbers, {ORDER: PCI_BUS_ID, NAME: plain_value(value.text)})

@@ -16,10 +16,8 @@ from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickedValue, PickRequest, slices_of
-from gputop.model.cuda.pick_mig import value_of
+from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, parts_of, value_of
 from gputop.model.machine.environment import NAME, ORDER
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import duration, printable
 from gputop.output import complain, write
 from gputop.sources.agent_process import ANSWER
@@ -87,15 +85,15 @@ def _print(
     """Print what was picked. NotEnoughGpusError."""
     frame, pick = picked
     order = PCI_BUS_ID if options.form in ("export", "ssh") else request.order
-    value = value_of(frame, pick, order, _by_uuid(options)) if pick.gpus else PickedValue()
+    value = value_of(frame, pick.parts, order, _by_uuid(options)) if pick.parts else PickedValue()
     notes = [note for note in (pick.note, value.note) if note]
-    for note in notes if pick.gpus else ():  # otherwise the error says it
+    for note in notes if pick.parts else ():  # otherwise the error says it
         complain(of_host(host, note))
     if options.json:
-        _write(named(_json(frame, pick, value.text, notes), host))
+        _write(named(_json(picked, value.text, notes), host))
     elif value.text:
         _write(line_for(options.form, host, value.text))
-    if not pick.gpus:
+    if not pick.parts:
         raise not_enough(picked, request)
     return 0 if value.text else 1
 
@@ -123,21 +121,17 @@ def _by_uuid(options: argparse.Namespace) -> bool:
     return bool(options.uuid or options.form == "uuid")
 
 
-def _json(frame: Frame, pick: GpuPick, value: str | None, notes: list[str]) -> str:
-    gpus = {
-        gpu.index: {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
-        for gpu in frame.gpus
-    }
-    parts = {
-        part.number: {**gpus[part.gpu.index], "mig": part.number, "mig_uuid": part.device.uuid}
-        for part in slices_of(frame)
-    }
-    picked = [gpus[gpu.index] for gpu in pick.gpus or ()]
-    if pick.slices:
-        picked = [parts[number] for number in pick.numbers]
-    refused = [{**gpus[index], "reason": reason} for index, reason in pick.reasons.items()]
-    refused += [{**parts[n], "reason": reason} for n, reason in pick.slice_reasons.items()]
-    return json.dumps({"value": value, "gpus": picked, "refused": refused, "notes": notes})
+def _json(picked: Picked, value: str | None, notes: list[str]) -> str:
+    parts = {part.number: _facts(part) for part in parts_of(picked.frame.gpus)}
+    gpus = [parts[number] for number in picked.pick.numbers]
+    refused = [{**parts[n], "reason": reason} for n, reason in picked.pick.reasons.items()]
+    return json.dumps({"value": value, "gpus": gpus, "refused": refused, "notes": notes})
+
+
+def _facts(part: Pickable) -> dict[str, object]:
+    gpu, device = part.gpu, part.device
+    facts: dict[str, object] = {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
+    return facts if device is None else {**facts, "mig": part.number, "mig_uuid": device.uuid}
 
 
 def _write(line: str) -> None:
@@ -156,7 +150,7 @@ def _first_that_fits(options: argparse.Namespace, request: PickRequest) -> tuple
         return _picked(options, request, wait, host)
 
     seconds = ANSWER + TIMEOUT + options.window + wait
-    chosen, answers = first_fitting(options.hosts, ask, lambda it: bool(it.pick.gpus), seconds)
+    chosen, answers = first_fitting(options.hosts, ask, lambda it: bool(it.pick.parts), seconds)
     picks = dict[HostName, Picked]()
     for host in filter(answers.__contains__, options.hosts):
         answer = answers[host]
@@ -186,9 +180,10 @@ def _picked(
 def _refusals(refused: dict[HostName, Picked]) -> str:
     """Return the JSON for the case that no host is picked, with the reason for each GPU."""
     gpus = [
-        {"host": host.requested_name, "gpu": index, "reason": reason}
+        {"host": host.requested_name, "gpu": int(number), "reason": reason}
         for host, (_, pick) in refused.items()
-        for index, reason in pick.reasons.items()
+        for number, reason in pick.reasons.items()
+        if number.isdecimal()
     ]
     return json.dumps({"host": None, "value": None, "gpus": [], "refused": gpus, "notes": []})
 

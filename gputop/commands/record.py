@@ -6,7 +6,8 @@ import argparse
 import os
 import re
 import signal
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -22,7 +23,7 @@ from gputop.protocol.messages import MAX_INTERVAL
 from gputop.recording.contents import Commands, recorded
 from gputop.recording.counting import make_sums
 from gputop.recording.days import default_folder
-from gputop.recording.writer import HostFolders, Limits, RecordingWriter
+from gputop.recording.writer import Limits, RecordingWriter, host_writers
 from gputop.settings import user_named
 from gputop.sources.follow_hosts import HostFollower
 from gputop.sources.ssh.names import HostName
@@ -98,23 +99,28 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(options.keep, options.max_size)
     try:
-        with closing(_writer(path, options, limits)) as writer:
-            write(f"recording {_whom(options)} every {options.every:g} s to {writer.path}\n")
-            hosts = options.hosts or (None,)
-            with closing(HostFollower(hosts, options.every, options.demo)) as follower:
-                _record(writer, options, follower)
+        with ExitStack() as stack:
+            writers = _writers(stack, path, options, limits)
+            where, hosts = os.path.abspath(path), options.hosts or (None,)
+            write(f"recording {_whom(options)} every {options.every:g} s to {where}\n")
+            follower = HostFollower(hosts, options.every, options.demo)
+            stack.callback(follower.close)
+            _record(writers, where, options, follower)
     except KeyboardInterrupt:
         return 0
 
 
-def _writer(
-    path: str, options: argparse.Namespace, limits: Limits
-) -> RecordingWriter | HostFolders:
-    """Return a writer in which no host takes what is another's. GputopError."""
+def _writers(
+    stack: ExitStack, path: str, options: argparse.Namespace, limits: Limits
+) -> Mapping[str, RecordingWriter]:
+    """Return the writer of each host, of this machine under an empty name. None takes what is
+    another's. GputopError."""
     hosts = [host.requested_name for host in options.hosts]
     if hosts and (path.endswith("/") or os.path.isdir(path)):
-        return HostFolders(path, hosts, options.every, limits, complain)
-    return RecordingWriter(path, options.every, limits, complain, hosts=max(1, len(hosts)))
+        return host_writers(stack, path, hosts, options.every, limits, complain)
+    writer = RecordingWriter(path, options.every, limits, complain, hosts=max(1, len(hosts)))
+    stack.callback(writer.close)
+    return dict.fromkeys(hosts or [""], writer)
 
 
 def _whom(options: argparse.Namespace) -> str:
@@ -125,18 +131,22 @@ def _whom(options: argparse.Namespace) -> str:
 
 
 def _record(
-    writer: RecordingWriter | HostFolders, options: argparse.Namespace, follower: HostFollower
+    writers: Mapping[str, RecordingWriter],
+    path: str,
+    options: argparse.Namespace,
+    follower: HostFollower,
 ) -> NoReturn:
     """Record until no host is left that can be recorded, which is a GputopError."""
     me = user_named("me")
     problems: dict[HostName | None, str] = {}
     swollen: set[HostName | None] = set()
-    sums = make_sums(Path(writer.path)) if os.path.isdir(writer.path) else iter(())
+    sums = make_sums(Path(path)) if os.path.isdir(path) else iter(())
     for host, news in follower:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.requested_name
             user = (host and host.target.rpartition("@")[0]) or me
-            is_swollen = writer.is_swollen(name)
+            writer = writers["" if host is None else host.requested_name]
+            is_swollen = writer.is_swollen
             if is_swollen and host not in swollen:
                 complain(
                     of_host(host, "this day's file is large: other users' commands are left out")

@@ -15,8 +15,9 @@ from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import GputopError
 from gputop.export.table import aligned
+from gputop.model.cuda.pick import parts_of
 from gputop.model.machine import text
-from gputop.model.machine.gpu import Gpu, gpus_named, mig_number
+from gputop.model.machine.gpu import Gpu, gpus_named
 from gputop.output import complain, write
 from gputop.reservations import holder
 from gputop.reservations.hold import Hold, remove
@@ -170,9 +171,7 @@ def _uuids(word: str) -> set[str]:
 
 def _numbers(gpus: Sequence[Gpu]) -> dict[str | None, str]:
     """Return the numbers of GPUs and MIG devices by their UUIDs."""
-    slices = {device.uuid: mig_number(gpu.index, device.gi, device.ci)
-              for gpu in gpus for device in gpu.mig or ()}  # fmt: skip
-    return {**{gpu.uuid: str(gpu.index) for gpu in gpus}, **slices}
+    return {part.uuid: part.number for part in parts_of(gpus)}
 
 
 def _gpus() -> tuple[Gpu, ...]:

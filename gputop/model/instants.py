@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from gputop.model.quantity import DURATIONS
+
 FORMS = "2026-11-21 03:00, 03:00 or -2h"
 """The forms that may be written."""
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"([+-])(\d{1,9})([smhd])", re.ASCII)
 _DAY = r"(\d{4})-(\d{1,2})-(\d{1,2})"
 _CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2}))?"
@@ -28,7 +29,7 @@ def parse_instant(text: str, base: float) -> float:
     """
     text = text.strip()
     if span := _SPAN.fullmatch(text):
-        seconds = int(span[2]) * _UNITS[span[3]]
+        seconds = int(span[2]) * DURATIONS[span[3]]
         return base - seconds if span[1] == "-" else base + seconds
     try:
         day = datetime.fromtimestamp(base).replace(hour=0, minute=0, second=0, microsecond=0)

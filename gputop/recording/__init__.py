@@ -14,7 +14,7 @@ IndexEntry is valid if its own checksum fits, a payload if the one in its IndexE
     reader.py    Recording: what there is of each host, and the frame of an instant
     output.py    one data file with its index, as it is written
     days.py      the files of a folder, and which of them are deleted
-    writer.py    RecordingWriter: appends frames; HostFolders: each host to a folder of its own
+    writer.py    RecordingWriter: appends frames; in a folder each host has one of its own
     contents.py  what is recorded of a frame, and how precisely
     sums.py      what was counted of a day, kept beside its data file
     counting.py  counts what is recorded, with the sums of days and without; makes these

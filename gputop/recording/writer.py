@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,7 +110,8 @@ class RecordingWriter:
             self._say(trouble)
             self._trouble[whose] = trouble
 
-    def is_swollen(self, _host: str) -> bool:
+    @property
+    def is_swollen(self) -> bool:
         """Whether the file being written has so large a part of the room for all days that only
         what matters most should be added."""
         is_large = self._output is not None and self._output.taken > self._limits.size * _SWOLLEN
@@ -233,45 +235,24 @@ class RecordingWriter:
         return chunk
 
 
-class HostFolders:
-    """Appends frames of several hosts to a folder, in which each has a folder of its own with its
-    part of the limits: a host that reports much costs the others none of their days."""
-
-    def __init__(
-        self,
-        path: str,
-        hosts: Sequence[str],
-        every: float,
-        limits: Limits = NO_LIMITS,
-        say: Callable[[str], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
-        uptime: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """See RecordingWriter. GputopError."""
-        self.path = os.path.abspath(path)
-        part = limits._replace(size=limits.size / len(hosts))
-        self._writers: dict[str, RecordingWriter] = {}
-        try:
-            for host in hosts:
-                folder = f"{self.path}/{_folder_of(host)}/"
-                self._writers[host] = RecordingWriter(
-                    folder, every, part, say, clock, uptime=uptime
-                )
-        except BaseException:
-            self.close()
-            raise
-
-    def append(self, host: str, frame: Frame) -> None:
-        """Append a frame of a host. GputopError."""
-        self._writers[host].append(host, frame)
-
-    def is_swollen(self, host: str) -> bool:
-        """See RecordingWriter."""
-        return self._writers[host].is_swollen(host)
-
-    def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+def host_writers(
+    stack: ExitStack,
+    path: str,
+    hosts: Sequence[str],
+    every: float,
+    limits: Limits = NO_LIMITS,
+    say: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.time,
+) -> dict[str, RecordingWriter]:
+    """Return a writer for each host, which `stack` closes: in a folder, each has a folder of its
+    own with its part of the limits, so that one that reports much costs the others none of their
+    days. See RecordingWriter. GputopError."""
+    part, writers = limits._replace(size=limits.size / len(hosts)), dict[str, RecordingWriter]()
+    for host in hosts:
+        folder = f"{os.path.abspath(path)}/{_folder_of(host)}/"
+        writers[host] = RecordingWriter(folder, every, part, say, clock)
+        stack.callback(writers[host].close)
+    return writers
 
 
 def _folder_of(host: str) -> str:

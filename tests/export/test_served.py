@@ -245,6 +245,16 @@ def test_a_password_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
             authorization(str(path))
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("path", ["-", "/dev/stdin"])
+def test_a_password_comes_through_a_pipe(path: str) -> None:
+    asked = f"from {authorization.__module__} import *; print(authorization({path!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], input=b"a:b\n", capture_output=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"Basic YTpi\n", b"")
+
+
 @pytest.mark.parametrize(
     ("text", "meaning", "is_loopback"),
     [

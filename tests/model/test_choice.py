@@ -1,5 +1,6 @@
 """Which GPUs a new job gets."""
 
+from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 import pytest
 
 from gputop.errors import UsageError
-from gputop.model.cuda.pick import PickRequest, choose, export_for, value_for
+from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, choose, export_line, value_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from tests.builders import GIB, frame, gpu, process
@@ -37,6 +38,12 @@ def card(index: int = 0, **fields: Any) -> Gpu:
     return gpu(index, **{**plain, **fields})
 
 
+def value_for(
+    machine: Frame, gpus: Sequence[Gpu], order: str | None, by_uuid: bool = False
+) -> PickedValue:
+    return value_of(machine, list(map(Pickable, gpus)), order, by_uuid)
+
+
 def picked(*frames: Frame, **wanted: Any) -> list[int] | None:
     gpus = choose(frames, PickRequest(**wanted)).gpus
     return None if gpus is None else [gpu.index for gpu in gpus]
@@ -48,7 +55,7 @@ def test_every_refusal_has_its_reason(
 ) -> None:
     choice = choose([frame([card(**fields)])], PickRequest(**wanted))
     assert (choice.gpus, choice.suitable) == (None, 0)
-    assert reason in choice.reasons[0]
+    assert reason in choice.reasons["0"]
     lasting = {"MIG", "prohibited", "of memory", "excluded", "hides"}
     assert choice.possible is not any(word in reason for word in lasting)
 
@@ -62,7 +69,7 @@ def test_a_gpu_without_fault() -> None:
 def test_processes() -> None:
     alone = frame([card()], [process(1), process(2, user=None), process(3, user="bob")])
     assert choose([alone], PickRequest(min_free=GIB)).reasons == {
-        0: "processes of alice, bob, 1 of unknown users"
+        "0": "processes of alice, bob, 1 of unknown users"
     }
     assert picked(alone, min_free=GIB, shared=True) == [0]
     assert picked(frame([card()], [process(1, type="G")])) == [0]
@@ -73,11 +80,11 @@ def test_processes() -> None:
 
 def test_the_highest_utilization_of_the_window_counts() -> None:
     looks = [frame([card(utilization=value)]) for value in (0.05, 0.5, 0.0)]
-    assert "50 % busy" in choose(looks, PickRequest(max_utilization=0.1)).reasons[0]
+    assert "50 % busy" in choose(looks, PickRequest(max_utilization=0.1)).reasons["0"]
     assert picked(*looks) == [0]  # it is free now
     assert picked(*looks, max_utilization=0.5) == [0]
     unsure = [frame([card(utilization=None)]), frame([card(utilization=0.0)])]
-    assert "not known" in choose(unsure, PickRequest(max_utilization=0.1)).reasons[0]
+    assert "not known" in choose(unsure, PickRequest(max_utilization=0.1)).reasons["0"]
     assert picked(*unsure, max_utilization=1.0) == [0]
 
 
@@ -194,7 +201,7 @@ def test_only_what_the_caller_sees() -> None:
     mixed = frame([card(0), card(1, name="L4")])
     choice = choose([mixed], PickRequest(value="0"))
     assert choice.gpus is None
-    assert "is not known" in choice.reasons[0]
+    assert "is not known" in choice.reasons["0"]
     assert picked(mixed, value="0", order="PCI_BUS_ID") == [0]
     assert picked(mixed, value="1,0") == [0]
 
@@ -234,5 +241,5 @@ def test_beside_a_gpu_in_mig_mode() -> None:
 def test_a_line_for_a_shell_is_quoted() -> None:
     """Another machine may say anything of itself."""
     evil = frame([gpu(0, uuid="GPU-1;touch X", name="A"), gpu(1, uuid="GPU-2\n", name="B")])
-    lines = [export_for(evil, named, "FASTEST_FIRST") for named in evil.gpus]
+    lines = [export_line(evil, [Pickable(named)], "FASTEST_FIRST") for named in evil.gpus]
     assert lines == ["export CUDA_VISIBLE_DEVICES='GPU-1;touch X'", ""]

@@ -76,7 +76,7 @@ def test_a_job_is_given_what_is_free_and_nothing_else(
     pick = choose([frame([here], processes)], PickRequest())
     assert pick.gpus == (None if reason else (here,))
     if reason is not None:
-        assert reason in pick.reasons[0]
+        assert reason in pick.reasons["0"]
 
 
 def test_every_short_reason_is_explained() -> None:
@@ -118,7 +118,7 @@ def test_a_reservation_is_never_looked_past() -> None:
     shared = PickRequest(shared=True, min_free=GIB, max_utilization=1.0)
     for processes in ([], [process(1, user="bob")]):
         pick = choose([frame([here], processes)], shared)
-        assert (pick.gpus, pick.reasons) == (None, {0: "it is reserved by bob, 40s"})
+        assert (pick.gpus, pick.reasons) == (None, {"0": "it is reserved by bob, 40s"})
         assert pick.possible
     device = MigDevice(gi=2, ci=0, memory_used=0)
     assert not is_free(frame([here]), here, device)

@@ -273,7 +273,7 @@ def test_the_free_gpu_is_that_of_the_command() -> None:
     machine = frame([busy, h200(1), h200(2, utilization=0.9), h200(3)], [mine])
     choice = suggest([machine], OWN)
     assert [gpu.index for gpu in choice.gpus or ()] == [3]
-    assert set(choice.reasons) == {0, 1, 2}
+    assert set(choice.reasons) == {"0", "1", "2"}
     assert suggest([machine], MappingQuery("1,0", None)).gpus is None
     assert offered("3,", machine) is None
 

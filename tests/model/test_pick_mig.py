@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.errors import UsageError
-from gputop.model.cuda.pick import GpuPick, PickRequest
-from gputop.model.cuda.pick_mig import choose_any, value_of
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, value_of
 from gputop.model.health.free import free_words
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
@@ -71,8 +70,8 @@ def test_those_with_most_memory_are_taken(wanted: dict[str, Any], numbers: list[
 )
 def test_why_one_is_not_taken(device: dict[str, Any], why: str) -> None:
     pick = choose_any([machine(divided(0, part(1, **device)))], PickRequest())
-    assert (pick.gpus, pick.slices, pick.suitable) == (None, None, 0)
-    assert why in pick.slice_reasons["0:1"]
+    assert (pick.parts, pick.of_slices, pick.suitable) == (None, True, 0)
+    assert why in pick.reasons["0:1"]
 
 
 def test_somebody_on_one_is_on_no_other() -> None:
@@ -81,7 +80,8 @@ def test_somebody_on_one_is_on_no_other() -> None:
     assert picked(here) == ["0:2"]
     assert free_words(here) == ["1 of 2 slices free"]
     pick = choose_any([here], PickRequest(count=2))
-    assert pick.slice_reasons == {"0:1": "processes of alice"}
+    assert pick.reasons["0:1"] == "processes of alice"
+    assert "0:2" not in pick.reasons
     assert (pick.suitable, pick.free, pick.possible) == (1, 1, True)
 
 
@@ -102,7 +102,7 @@ def test_a_gpu_that_may_become_free_is_waited_for() -> None:
     busy = gpu(1, utilization=0.9, pci_bus_id="00000000:09:00.0")
     mixed = machine(divided(0, part(1)), busy)
     pick = choose_any([mixed], PickRequest())
-    assert (pick.gpus, pick.slices, pick.possible) == (None, None, True)
+    assert (pick.parts, pick.of_slices, pick.possible) == (None, False, True)
     assert picked(mixed, exclude=("1",)) == ["0:1"]
     assert free_words(mixed) == ["0 free", "1 of 1 slices free"]
 
@@ -110,7 +110,7 @@ def test_a_gpu_that_may_become_free_is_waited_for() -> None:
 @pytest.mark.parametrize("by_uuid", [False, True])
 def test_they_are_named_by_their_uuids(by_uuid: bool) -> None:
     pick = choose_any([SIZES], PickRequest(count=2))
-    value = value_of(SIZES, pick, None, by_uuid)
+    value = value_of(SIZES, pick.parts or (), None, by_uuid)
     assert (value.text, value.note) == ("MIG-2-0,MIG-3-0", None)
     assert pick.uuids == ["MIG-2-0", "MIG-3-0"]
 
@@ -119,7 +119,7 @@ def test_a_value_that_means_something_else_is_not_given() -> None:
     twins = machine(divided(0, part(1, uuid="MIG-x"), part(2, uuid="MIG-x")))
     pick: GpuPick = choose_any([twins], PickRequest(exclude=("0:1",)))
     assert pick.numbers == ["0:2"]
-    assert value_of(twins, pick, None).text is None
+    assert value_of(twins, pick.parts or (), None).text is None
 
 
 def test_a_word_that_names_nothing() -> None:

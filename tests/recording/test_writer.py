@@ -9,6 +9,7 @@ import resource
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import size
 from gputop.recording.days import day_file
 from gputop.recording.reader import Recording
-from gputop.recording.writer import HostFolders, Limits, RecordingWriter
+from gputop.recording.writer import Limits, RecordingWriter, host_writers
 from tests.conftest import in_child, needs_root, rest_long
 from tests.protocol.streams import FRAME, TRAIN
 from tests.recording.made import (
@@ -406,13 +407,14 @@ def flood(when: float) -> Frame:
 def test_a_host_that_floods_costs_the_others_no_day(folder: Path) -> None:
     clock, said = Clock(), list[str]()
     hosts = ("good", "evil", "../x")
-    writer = HostFolders(str(folder), hosts, EVERY, Limits(size=3 << 18), said.append, clock)
-    for day in range(5):
-        for frame in frames_from(START + DAY * day, 10):
-            clock.now = frame.time
-            writer.append("good", frame)
-            writer.append("evil", flood(frame.time))
-    writer.close()
+    with ExitStack() as stack:
+        limits = Limits(size=3 << 18)
+        writers = host_writers(stack, str(folder), hosts, EVERY, limits, said.append, clock)
+        for day in range(5):
+            for frame in frames_from(START + DAY * day, 10):
+                clock.now = frame.time
+                writers["good"].append("good", frame)
+                writers["evil"].append("evil", flood(frame.time))
     assert sorted(path.name for path in folder.iterdir()) == ["_.._x", "evil", "good"]
     assert sum(path.stat().st_size for path in (folder / "evil").iterdir()) < 1 << 18
     recording = Recording(folder)
@@ -455,7 +457,7 @@ def test_a_frame_larger_than_any_is_left_out(tmp_path: Path) -> None:
 def test_a_day_that_is_large_for_one_is_noticed(folder: Path) -> None:
     writer = RecordingWriter(f"{folder}/", EVERY, Limits(size=1 << 19), clock=Clock())
     writer.append(HOST, frame_at(START))
-    assert not writer.is_swollen(HOST)
+    assert not writer.is_swollen
     for frame in frames_from(START + EVERY, 4):
         writer.append(HOST, flood(frame.time))
-    assert writer.is_swollen(HOST)
+    assert writer.is_swollen

@@ -10,9 +10,7 @@ from gputop.commands.shared.hosts import complain_of
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
 from gputop.settings import session_of
-from gputop.sources.ask import frames_of
 from gputop.sources.follow_hosts import HostFollower
-from gputop.sources.opening import open_source
 from gputop.sources.ssh.names import HostName
 
 
@@ -21,16 +19,13 @@ def watch(options: Namespace, put: Callable[[HostName | None, Frame | GputopErro
     the exit status. Each new error of a host is also written to standard error, once. Without hosts
     it is this machine's frames, and GputopErrors are raised."""
     interval = session_of(options).interval
-    if not options.hosts:
-        with closing(open_source(None, interval, demo=options.demo)) as source:
-            for frame in frames_of(source):
-                put(None, frame)
-        return 0
     said: dict[HostName | None, str] = {}
-    with closing(HostFollower(options.hosts, interval, options.demo)) as follower:
+    with closing(HostFollower(options.hosts or (None,), interval, options.demo)) as follower:
         for host, message in follower:
             if not isinstance(message, GputopError):
                 said.pop(host, None)
+            elif host is None:
+                raise message
             elif said.get(host) != str(message):  # only once, not at every new try
                 said[host] = str(message)
                 complain_of(host, message)

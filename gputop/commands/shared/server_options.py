@@ -7,7 +7,6 @@ import ipaddress
 import os
 import re
 import ssl
-import stat
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
@@ -118,7 +117,7 @@ def authorization(path: str | None) -> str | None:
     other users may read the file."""
     if path is None:
         return None
-    line = secret_line(path)
+    line = _secret_line(path)
     user, colon, password = line.partition(":")
     if not (user and colon and password):
         raise UsageError(f"{printable(path)} must be one line, USER:PASSWORD")
@@ -128,7 +127,7 @@ def authorization(path: str | None) -> str | None:
 def token_of(path: str) -> str:
     """Return the secret part of an address, from a file. UsageError, also if other users may read
     the file."""
-    token = secret_line(path)
+    token = _secret_line(path)
     if _TOKEN.fullmatch(token) is None:
         raise UsageError(
             f"{printable(path)} must be one line of 24 to 128 letters, digits, - and _,"
@@ -137,10 +136,7 @@ def token_of(path: str) -> str:
     return token
 
 
-def secret_line(path: str) -> str:
+def _secret_line(path: str) -> str:
     """Return the one line of a file; empty if it has more. UsageError if others may read it."""
-    text = read_file(path).decode("utf-8", "replace").strip()
-    mode = os.stat(path).st_mode
-    if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UsageError(f"{printable(path)} is readable by others: chmod go= it")
+    text = read_file(path, secret=True).decode("utf-8", "replace").strip()
     return "" if "\n" in text else text

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 
 from gputop.errors import UsageError
+from gputop.model.machine.text import printable
 from gputop.model.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
+from gputop.trust import is_secret
 
 _MOST_BYTES = 64 << 20
 
@@ -43,13 +45,15 @@ interval = duration(
 """Seconds between frames."""
 
 
-def read_file(path: str, most: int = _MOST_BYTES) -> bytes:
+def read_file(path: str, most: int = _MOST_BYTES, secret: bool = False) -> bytes:
     """Return the content of a file, `-` for standard input. UsageError names file and reason; it
-    has at most `most` bytes."""
+    has at most `most` bytes, and none that others may read is `secret`."""
     if path == "-" and sys.stdin is None:
         raise UsageError(f"{path!r} cannot be read: standard input is closed")
     try:
         with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+            if secret and not is_secret(file.fileno()):
+                raise UsageError(f"{printable(path)} is readable by others: chmod go= it")
             data = file.read(most + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

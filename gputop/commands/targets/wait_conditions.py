@@ -199,8 +199,8 @@ class GpusFree:
             self._request = replace(self._request, exclude=exclude)
         pick = choose([frame], self._request)
         if not pick.possible:
-            for index, reason in pick.reasons.items():
-                complain(f"GPU {index}: {reason}")
+            for number, reason in pick.reasons.items():
+                complain(f"GPU {number}: {reason}")
             raise GputopError(f"there will never be enough GPUs: {tally(pick, self._request)}")
         return self._look(frame, _FRAMES if self._request.shared else 1)
 

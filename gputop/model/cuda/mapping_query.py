@@ -18,8 +18,7 @@ from gputop.model.cuda.inventory import DeviceUse, Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import unknown_mapping
 from gputop.model.cuda.pasted.reading import Pasted, read_pasted
-from gputop.model.cuda.pick import GpuPick, PickRequest
-from gputop.model.cuda.pick_mig import choose_any
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any
 from gputop.model.cuda.probe import ProbeResult, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
@@ -219,7 +218,7 @@ def completion(
 
 def _name(pick: GpuPick, result: MappingResult, text: str) -> str | None:
     """Name a GPU as the list names the others; the first by its number if that is exact."""
-    if pick.slices or not pick.gpus:
+    if pick.of_slices or not pick.gpus:
         return None if text else next(iter(pick.uuids), None)
     gpu = pick.gpus[0]
     rank = result.ranks.get(gpu.index)

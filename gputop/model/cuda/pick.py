@@ -1,17 +1,23 @@
-"""Which GPUs a new job should take, and the CUDA_VISIBLE_DEVICES that names them.
+"""Which GPUs or MIG devices a new job should take, and the CUDA_VISIBLE_DEVICES that names them.
 
-A GPU is refused if it is not free (`model.health.free`) or if the caller's variables hide it. The
-request can set its own limits for memory, utilization and other users. Of the rest gputop prefers
+A part of a machine, a GPU or a MIG device, is refused if it is not free (`model.health.free`) or if
+the caller's variables hide it. The request can set its own limits for memory, utilization and other
+users. Of the rest gputop prefers
 
-1. GPUs of one model, if there are enough; a mix only if `same_model` does not forbid it
-2. GPUs without users, then without a screen, then the least busy (in steps of 10 %)
-3. the model with most memory
+1. parts of one model or profile, if there are enough; a mix only if `same_model` does not forbid it
+2. parts without users, then without a screen, then the least busy (in steps of 10 %)
+3. the model or profile with most memory
 4. the best connected: by the worst link between two of them, then by all links; NVLink before
-   PCIe; if the links are not known, neighbours by PCI bus id
+   PCIe; if the links are not known, neighbours by PCI bus id; MIG devices use no links
 5. the most free memory (in whole GiB)
 6. the lowest PCI bus id, then the lowest index
 
 The same frames always give the same answer.
+
+MIG devices are taken only where a job can have no whole GPU. Their load counts only where GPM tells
+it. CUDA shows a process one device of each GPU instance, and before R570 one device at all
+(NVIDIA's MIG User Guide, "CUDA Device Enumeration"). They are named by their UUIDs: no number is
+documented to name one.
 """
 
 from __future__ import annotations
@@ -19,32 +25,43 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
+from operator import attrgetter
 
 import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import (
     CERTAINTY_WORDS,
+    MAX_INSTANCES,
     PCI_BUS_ID,
     DeviceId,
     normalize_bus_id,
+    rules_for,
     shown,
 )
 from gputop.model.cuda.export import quoted
 from gputop.model.cuda.inventory import frame_devices
 from gputop.model.cuda.mapping import Mapping
 from gputop.model.cuda.resolve import resolve
-from gputop.model.health.free import ObjectionCode, count_of_free, jobs_note, objections
+from gputop.model.health.free import (
+    ObjectionCode,
+    count_of_free,
+    free_slices,
+    jobs_note,
+    objections,
+    processes_on,
+)
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
-from gputop.model.machine.summary import count_without_user, free_memory, users
+from gputop.model.machine.summary import free_memory
 from gputop.model.machine.text import GIB, percent, size
 from gputop.model.machine.topology import Links, connection
 
-LASTING = {"mode", "unseen"}
-FAR = (1 << 32, 0, 0)
+_LASTING = {"mode", "unseen"}
+_FAR = (1 << 32, 0, 0)
 _MOST_SETS = 5000
+_UNDOCUMENTED = "what CUDA makes of them is not documented"
 
 
 class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,161 +84,226 @@ class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own CUDA_DEVICE_ORDER."""
 
 
-class MigSlice(msgspec.Struct, frozen=True):
-    """A MIG device and its GPU."""
+class Pickable(msgspec.Struct, frozen=True):
+    """What a job can have of a GPU: all of it, or a MIG device."""
 
     gpu: Gpu
-    device: MigDevice
+    device: MigDevice | None = None
 
     @property
     def number(self) -> str:
-        """As `0:2`."""
-        return mig_number(self.gpu.index, *self.device.instance_ids)
+        """As `2`, and `0:2` for a MIG device."""
+        ids = () if self.device is None else self.device.instance_ids
+        return mig_number(self.gpu.index, *ids) if ids else str(self.gpu.index)
+
+    @property
+    def uuid(self) -> str | None:
+        return (self.device or self.gpu).uuid
 
     @property
     def id(self) -> DeviceId:
         """As `CudaDevice.id`."""
-        return self.gpu.index, *self.device.instance_ids
+        return self.gpu.index, *(self.device.instance_ids if self.device else (None, None))
+
+    @property
+    def kind(self) -> object:
+        """What parts that are alike have in common: a GPU whose model is not known is like none."""
+        return self.gpu.name or self.gpu.key, self.device and self.device.profile
+
+    @property
+    def memory_total(self) -> int | None:
+        return (self.device or self.gpu).memory_total
+
+    def free_memory(self, frame: Frame) -> int | None:
+        """Return the bytes that a job could have; None if not known."""
+        if self.device is None:
+            return free_memory(frame, self.gpu)
+        total, used = self.device.memory_total, self.device.memory_used
+        return None if total is None or used is None else total - used
+
+    @property
+    def load(self) -> float | None:
+        """Its utilization; that of a MIG device as far as GPM tells it."""
+        if self.device is None:
+            return self.gpu.utilization
+        activity = self.device.activity
+        return None if activity is None else activity.graphics
 
 
-def slices_of(frame: Frame) -> list[MigSlice]:
-    """Return the MIG devices of a machine, in the order of their GPUs."""
-    return [MigSlice(gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
+def parts_of(gpus: Sequence[Gpu]) -> list[Pickable]:
+    """Return GPUs, and then their MIG devices."""
+    return [*map(Pickable, gpus), *(Pickable(gpu, part) for gpu in gpus for part in gpu.mig or ())]
 
 
 class GpuPick(msgspec.Struct, frozen=True):
-    gpus: tuple[Gpu, ...] | None
+    """What a job should take, and why not the rest."""
+
+    parts: tuple[Pickable, ...] | None
     """In the order of PCI bus ids; None: there are not enough."""
-    reasons: dict[int, str]
-    """Why each refused GPU cannot be had, by index."""
+    reasons: dict[str, str]
+    """Why each refused part cannot be had, by its number."""
     suitable: int
-    """The number of GPUs that fit the request."""
+    """The number of parts that fit the request."""
     free: int | None
-    """The number of GPUs that are free, by `count_of_free`."""
+    """The number of GPUs that are free, by `count_of_free`; of MIG devices if `of_slices`."""
     possible: bool
     """Whether waiting can help."""
     note: str | None
     """What the caller's own CUDA_VISIBLE_DEVICES leaves, and what is not known of Slurm's jobs."""
-    slices: tuple[MigSlice, ...] | None = None
-    """The MIG devices that are picked in place of whole GPUs; `gpus` then has the GPU of each."""
-    slice_reasons: dict[str, str] = {}
-    """Why each refused MIG device cannot be had, by its number; empty if none was looked at."""
+    of_slices: bool = False
+    """Whether MIG devices are picked, since no GPU can be had."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...] | None:
+        """The GPUs, of MIG devices the GPU of each."""
+        return None if self.parts is None else tuple(part.gpu for part in self.parts)
 
     @property
     def numbers(self) -> list[str]:
-        """The numbers of what is picked: `2`, or `0:2` for a MIG device."""
-        if self.slices:
-            return [part.number for part in self.slices]
-        return [str(gpu.index) for gpu in self.gpus or ()]
+        return [part.number for part in self.parts or ()]
 
     @property
     def uuids(self) -> list[str]:
-        """The UUIDs of what is picked."""
-        parts = [part.device for part in self.slices] if self.slices else self.gpus or ()
-        return [part.uuid for part in parts if part.uuid]
+        return [part.uuid for part in self.parts or () if part.uuid]
 
 
 class PickedValue(msgspec.Struct, frozen=True):
     """A value for CUDA_VISIBLE_DEVICES, and what the caller should know about it."""
 
     text: str | None = None
-    """None: indices may mean other GPUs, and `note` says what to do."""
+    """None: it may mean other GPUs, and `note` says what to do."""
     note: str | None = None
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class _Refusal(msgspec.Struct, frozen=True):
     text: str
     lasts: bool = False
     """Waiting does not help."""
 
 
-class _GpuCandidate(msgspec.Struct, frozen=True):
-    gpu: Gpu
+class _RankedPart(msgspec.Struct, frozen=True):
+    part: Pickable
     quality: tuple[bool, bool, int]
     """Lower is better."""
+    free: int
+    """Whole GiB of its memory."""
+    rank: tuple[tuple[int, int, int], int, int]
+    """Its PCI bus id, the index, and its place among the MIG devices as NVML lists them."""
+
+
+def choose_any(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
+    """Pick GPUs, or where none can be had, now or later, MIG devices. UsageError as `choose`."""
+    whole, slices = choose(frames, wanted), parts_of(frames[-1].gpus)[len(frames[-1].gpus) :]
+    if whole.possible or not slices:
+        return whole
+    rules = rules_for(frame_devices(frames[-1]), frames[-1].driver_version)
+    pick = _choose(frames, wanted, slices, MAX_INSTANCES if rules == ("new",) else 1)
+    return msgspec.structs.replace(
+        pick,
+        reasons=whole.reasons | pick.reasons,
+        free=free_slices(frames[-1]).free,
+        of_slices=True,
+    )
 
 
 def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
-    """Pick from the last of these frames; all of them show how busy a GPU is.
+    """Pick GPUs from the last of these frames; all of them show how busy a GPU is.
 
     Raises UsageError for an `exclude` that names nothing.
     """
+    gpus = list(map(Pickable, frames[-1].gpus))
+    return _choose(frames, wanted, gpus, len(gpus))
+
+
+def _choose(
+    frames: Sequence[Frame], wanted: PickRequest, parts: Sequence[Pickable], most: int
+) -> GpuPick:
+    """Pick some of these parts, `most` of them at most, and one of each GPU instance."""
     frame = frames[-1]
-    barred, hidden_by = _out_of_sight(frame, wanted)
-    note = "; ".join(filter(None, (hidden_by, jobs_note(frame)))) or None
-    barred |= _excluded(frame, wanted.exclude)
-    reasons: dict[int, str] = {}
-    able: list[_GpuCandidate] = []
-    perhaps: list[_GpuCandidate] = []
-    for gpu in frame.gpus:
-        peak = _peak(frames, gpu)
-        hidden = barred.get(gpu.index)
-        refusal = Refusal(hidden, lasts=True) if hidden else _refusal(frame, gpu, peak, wanted)
+    barred, hidden_by = _out_of_sight(frame, wanted, parts)
+    barred |= _excluded(frame, wanted.exclude, parts)
+    reasons: dict[str, str] = {}
+    able: dict[object, _RankedPart] = {}
+    perhaps: dict[object, _RankedPart] = {}
+    for number, part in enumerate(parts):
+        peak, hidden = _peak(frames, part), barred.get(part.number)
+        refusal = _Refusal(hidden, lasts=True) if hidden else _refusal(frame, part, peak, wanted)
+        candidate = _candidate(frame, part, peak, number)
         if refusal is None or not refusal.lasts:
-            perhaps.append(_candidate(frame, gpu, peak))
+            perhaps.setdefault(part.id[:2], candidate)
         if refusal is None:
-            able.append(perhaps[-1])
+            able.setdefault(part.id[:2], candidate)
         else:
-            reasons[gpu.index] = refusal.text
-    possible = _best(perhaps, wanted, frame.links) is not None
-    best, free = _best(able, wanted, frame.links), count_of_free(frame)
-    return GpuPick(best, reasons, len(able), free, possible, note)
+            reasons[part.number] = refusal.text
+    fits = wanted.count <= most
+    return GpuPick(
+        parts=_best([*able.values()], wanted, frame.links) if fits else None,
+        reasons=reasons,
+        suitable=min(len(able), most),
+        free=count_of_free(frame),
+        possible=fits and _best([*perhaps.values()], wanted, frame.links) is not None,
+        note="; ".join(filter(None, (hidden_by, jobs_note(frame)))) or None,
+    )
 
 
-def value_for(
-    frame: Frame, gpus: Sequence[Gpu], order: str | None, by_uuid: bool = False
+def value_of(
+    frame: Frame, parts: Sequence[Pickable], order: str | None, by_uuid: bool = False
 ) -> PickedValue:
     """Name GPUs so that the k-th is cuda:k; `order`: the CUDA_DEVICE_ORDER it will be read with.
 
-    An index counts by PCI bus id, and is given only where it means the same GPU in that order.
+    An index counts by PCI bus id, and is given only where it means the same GPU in that order. MIG
+    devices are always named by their UUIDs.
     """
-    if by_uuid:
-        text = ",".join(gpu.uuid or "" for gpu in gpus)
-        return PickedValue(text, _doubt(frame, gpus, order, text))
-    by_bus = mapping_of(frame, None, PCI_BUS_ID).visible or ()
-    ranks = {device.index: str(k) for k, device in enumerate(by_bus)}
-    numbers = ",".join(ranks.get(gpu.index, "") for gpu in gpus)
-    if why := _doubt(frame, gpus, PCI_BUS_ID, numbers):
+    if by_uuid or any(part.device for part in parts):
+        text = ",".join(part.uuid or "" for part in parts)
+        mapping = mapping_of(frame, text, order)
+        if not _means(mapping, parts):
+            return PickedValue(None, f"what CUDA makes of {text} is not known: {mapping.because}")
+        return PickedValue(text, None if mapping.documented else _UNDOCUMENTED)
+    by_bus = mapping_of(frame, None, PCI_BUS_ID)
+    ranks = {device.index: str(k) for k, device in enumerate(by_bus.visible or ())}
+    numbers = ",".join(ranks.get(part.gpu.index, "") for part in parts)
+    counted = mapping_of(frame, numbers, PCI_BUS_ID)
+    why = None if counted.documented else _UNDOCUMENTED
+    if counted.certainty != "exact" or not _means(counted, parts):
+        why = by_bus.because
+    if why:
         return PickedValue(None, f"no index is exact here: {why}; --uuid (uuid=True) gives UUIDs")
     mapping = mapping_of(frame, numbers, order)
-    if mapping.certainty == "exact" and _means(mapping, gpus):
+    if mapping.certainty == "exact" and _means(mapping, parts):
         return PickedValue(numbers)
-    if mapping.certainty == "expected" and _means(mapping, gpus):
+    if mapping.certainty == "expected" and _means(mapping, parts):
         return PickedValue(numbers, f"counted by PCI bus id: set {ORDER}={PCI_BUS_ID}, too")
     words = f"an index may mean another GPU here: set {ORDER}={PCI_BUS_ID}, or give --uuid"
     return PickedValue(None, words)
 
 
-def export_for(frame: Frame, gpu: Gpu, order: str | None) -> str:
-    """Return the line that gives a GPU to all that a shell starts; `order` is the shell's own
-    CUDA_DEVICE_ORDER. It names the GPU by its index, sets CUDA_DEVICE_ORDER if the index needs it,
-    and uses the UUID if no index is exact. Empty if the value cannot be quoted."""
-    plain = value_for(frame, [gpu], order)
-    if plain.note is not None:
-        if counted := value_for(frame, [gpu], PCI_BUS_ID).text:
+def export_line(frame: Frame, parts: Sequence[Pickable], order: str | None) -> str:
+    """Return the line that gives what is picked to all that a shell starts; `order` is the shell's
+    own CUDA_DEVICE_ORDER. It names a GPU by its index, sets CUDA_DEVICE_ORDER if the index needs
+    it, and uses the UUID if no index is exact. Empty if there is no value, or none that can be
+    quoted."""
+    plain = value_of(frame, parts, order)
+    if plain.note is not None and not any(part.device for part in parts):
+        if counted := value_of(frame, parts, PCI_BUS_ID).text:
             return f"export {ORDER}={PCI_BUS_ID} {NAME}={counted}"
-        plain = value_for(frame, [gpu], order, by_uuid=True)
+        plain = value_of(frame, parts, order, by_uuid=True)
     value = quoted(plain.text or "")
-    return f"export {NAME}={value}" if value else ""
+    return f"export {NAME}={value}" if value and plain.text else ""
 
 
 def mapping_of(frame: Frame, value: str | None, order: str | None) -> Mapping:
     return resolve(value, frame_devices(frame), order=order, driver_version=frame.driver_version)
 
 
-def _doubt(frame: Frame, gpus: Sequence[Gpu], order: str | None, value: str) -> str | None:
-    mapping = mapping_of(frame, value, order)
-    if mapping.certainty != "exact" or not _means(mapping, gpus):
-        return mapping_of(frame, None, order).because
-    return None if mapping.documented else "what CUDA makes of them is not documented"
+def _means(mapping: Mapping, parts: Sequence[Pickable]) -> bool:
+    return [device.id for device in mapping.visible or ()] == [part.id for part in parts]
 
 
-def _means(mapping: Mapping, gpus: Sequence[Gpu]) -> bool:
-    return [device.index for device in mapping.visible or ()] == [gpu.index for gpu in gpus]
-
-
-def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], str | None]:
-    """Return the GPUs that the caller's own variables hide, and a sentence about the rest."""
+def _out_of_sight(
+    frame: Frame, wanted: PickRequest, parts: Sequence[Pickable]
+) -> tuple[dict[str, str], str | None]:
+    """Return the parts that the caller's own variables hide, and a sentence about the rest."""
     if wanted.value is None:
         return {}, None
     own = f"your own CUDA_VISIBLE_DEVICES={shown(wanted.value)}"
@@ -229,51 +311,59 @@ def _out_of_sight(frame: Frame, wanted: PickRequest) -> tuple[dict[int, str], st
     visible = mapping.visible if mapping.visible is not None else mapping.visible_set
     if visible is None:
         reason = f"which GPUs {own} leaves is not known: {mapping.because}"
-        return dict.fromkeys((gpu.index for gpu in frame.gpus), reason), None
-    whole = {device.index for device in visible if device.instance is None}
-    hidden = [gpu.index for gpu in frame.gpus if gpu.index not in whole]
+        return dict.fromkeys((part.number for part in parts), reason), None
+    seen = {device.id for device in visible}
+    hidden = [part.number for part in parts if part.id not in seen]
     if not hidden:
         return {}, None
-    left = ", ".join(f"GPU {index}" for index in sorted(whole)) or "no GPU"
+    left = ", ".join(f"GPU {part.number}" for part in parts if part.id in seen) or "no GPU"
     how = CERTAINTY_WORDS[mapping.certainty]
     sure = "" if mapping.certainty == "exact" else f" ({how}: {mapping.because})"
     return dict.fromkeys(hidden, f"{own} hides it"), f"{own} leaves {left}{sure}"
 
 
-def _excluded(frame: Frame, exclude: Sequence[str]) -> dict[int, str]:
-    excluded: dict[int, str] = {}
+def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[Pickable]) -> dict[str, str]:
+    excluded: dict[str, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
-    slices = {name for part in slices_of(frame) for name in (part.number, part.device.uuid)}
+    names = {name for part in parts_of(frame.gpus) for name in (part.number, part.uuid)}
     for word in exclude:
-        named = [gpu.index for gpu in gpus_named(frame.gpus, word)]
-        if not named and not unnamed and word not in slices:
+        gpus = [gpu.index for gpu in gpus_named(frame.gpus, word)]
+        if not gpus and not unnamed and word not in names:
             raise UsageError(f"--exclude {shown(word)} names no GPU here: nvidia-smi -L lists them")
+        named = (p.number for p in parts if p.gpu.index in gpus or word in (p.number, p.uuid))
         excluded |= dict.fromkeys(named, "it is excluded")
     return excluded
 
 
-def _peak(frames: Sequence[Frame], gpu: Gpu) -> float | None:
-    """Return the highest utilization of a GPU; None if any frame lacks it."""
-    values = [g.utilization for frame in frames for g in frame.gpus if g.key == gpu.key]
-    samples = [value for value in values if value is not None]
-    return max(samples) if samples and len(samples) == len(values) else None
+def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
+    """Return the highest load of a part; None if any frame lacks that of a GPU, or all lack that of
+    a MIG device: GPM needs two samples."""
+    key = part.gpu.key, part.uuid
+    parts = (each for frame in frames for each in parts_of(frame.gpus))
+    loads = [each.load for each in parts if (each.gpu.key, each.uuid) == key]
+    values = [load for load in loads if load is not None]
+    is_known = part.device is not None or len(values) == len(loads)
+    return max(values) if values and is_known else None
 
 
-def _refusal(frame: Frame, gpu: Gpu, peak: float | None, wanted: PickRequest) -> Refusal | None:
-    waived = waived_codes(wanted)
-    against = [o for o in objections(frame, gpu) if o.code not in waived]
-    least = wanted.min_free or 0
-    if lasting := next((o for o in against if o.code in LASTING), None):
-        return Refusal(lasting.text, lasts=True)
-    if (gpu.memory_total or least) < least:
-        return Refusal(f"it has only {size(gpu.memory_total)} of memory", lasts=True)
-    text = against[0].text if against else too_little(free_memory(frame, gpu), least)
-    if wanted.max_utilization is not None:
-        text = text or too_busy(peak, wanted.max_utilization)
-    return None if text is None else Refusal(text)
+def _refusal(
+    frame: Frame, part: Pickable, peak: float | None, wanted: PickRequest
+) -> _Refusal | None:
+    if part.device is not None and part.uuid is None:
+        return _Refusal("its UUID is not known")
+    waived, least = _waived(wanted), wanted.min_free or 0
+    against = [o for o in objections(frame, part.gpu, part.device) if o.code not in waived]
+    if lasting := next((o for o in against if o.code in _LASTING), None):
+        return _Refusal(lasting.text, lasts=True)
+    if (part.memory_total or least) < least:
+        return _Refusal(f"it has only {size(part.memory_total)} of memory", lasts=True)
+    text = against[0].text if against else _too_little(part.free_memory(frame), least)
+    if wanted.max_utilization is not None and (part.device is None or peak is not None):
+        text = text or _too_busy(peak, wanted.max_utilization)
+    return None if text is None else _Refusal(text)
 
 
-def waived_codes(wanted: PickRequest) -> set[ObjectionCode]:
+def _waived(wanted: PickRequest) -> set[ObjectionCode]:
     """Return the objections that do not count, or for which the request sets its own limit."""
     waived: set[ObjectionCode] = set()
     if wanted.max_utilization is not None:
@@ -285,66 +375,66 @@ def waived_codes(wanted: PickRequest) -> set[ObjectionCode]:
     return waived
 
 
-def too_little(free: int | None, least: int) -> str | None:
+def _too_little(free: int | None, least: int) -> str | None:
     if least and free is None:
         return "how much of its memory is free is not known"
     return f"{size(free)} of its memory unused" if (free or 0) < least else None
 
 
-def too_busy(peak: float | None, limit: float) -> str | None:
+def _too_busy(peak: float | None, limit: float) -> str | None:
     if limit < 1 and peak is None:
         return "its utilization is not known"
     busy = limit < min(1, peak or 0)
     return f"{percent(peak)} % busy, more than {limit * 100:g} %" if busy else None
 
 
-def _candidate(frame: Frame, gpu: Gpu, peak: float | None) -> _GpuCandidate:
-    occupied = bool(users(frame, gpu) or count_without_user(frame, gpu))
+def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) -> _RankedPart:
+    occupied = bool(processes_on(frame, part.gpu, part.device))
     busy = 11 if peak is None else math.floor(peak * 10)
-    return _GpuCandidate(gpu, (occupied, bool(gpu.display_active), busy))
+    free = (part.gpu.memory_free if part.device is None else part.free_memory(frame)) or 0
+    bus = normalize_bus_id(part.gpu.pci_bus_id) or _FAR
+    quality = (occupied, bool(part.gpu.display_active), busy)
+    return _RankedPart(part, quality, free // GIB, (bus, part.gpu.index, number))
 
 
 def _best(
-    able: Sequence[_GpuCandidate], wanted: PickRequest, links: Links | None
-) -> tuple[Gpu, ...] | None:
-    models: dict[str, list[_GpuCandidate]] = {}
+    able: Sequence[_RankedPart], wanted: PickRequest, links: Links | None
+) -> tuple[Pickable, ...] | None:
+    kinds: dict[object, list[_RankedPart]] = {}
     for candidate in able:
-        models.setdefault(candidate.gpu.name or candidate.gpu.key, []).append(candidate)
-    groups = [group for group in models.values() if len(group) >= wanted.count]
+        kinds.setdefault(candidate.part.kind, []).append(candidate)
+    groups = [group for group in kinds.values() if len(group) >= wanted.count]
     if not groups and not wanted.same_model and len(able) >= wanted.count:
         groups = [list(able)]
     sets = [chosen for group in groups for chosen in _sets(group, wanted.count)]
     best = min(sets, key=lambda chosen: _rank(chosen, links), default=None)
-    return None if best is None else tuple(candidate.gpu for candidate in best)
+    return None if best is None else tuple(candidate.part for candidate in best)
 
 
-def _sets(group: Sequence[_GpuCandidate], count: int) -> Iterator[list[_GpuCandidate]]:
+def _sets(group: Sequence[_RankedPart], count: int) -> Iterator[list[_RankedPart]]:
     """Yield the sets of best quality. Equals fill up the number in every combination, or only as
     runs of neighbours if there would be more than _MOST_SETS."""
-    group = sorted(group, key=_by_rank)
+    group = sorted(group, key=attrgetter("rank"))
     limit = sorted(candidate.quality for candidate in group)[count - 1]
     better = [candidate for candidate in group if candidate.quality < limit]
     equal = [candidate for candidate in group if candidate.quality == limit]
     more = count - len(better)
-    choices: Iterable[Sequence[_GpuCandidate]] = combinations(equal, more)
+    choices: Iterable[Sequence[_RankedPart]] = combinations(equal, more)
     if math.comb(len(equal), more) > _MOST_SETS:
         choices = (equal[start : start + more] for start in range(len(equal) - more + 1))
     for choice in choices:
-        yield sorted([*better, *choice], key=_by_rank)
+        yield sorted([*better, *choice], key=attrgetter("rank"))
 
 
-def _by_rank(candidate: _GpuCandidate) -> tuple[tuple[int, int, int], int]:
-    return normalize_bus_id(candidate.gpu.pci_bus_id) or FAR, candidate.gpu.index
-
-
-def _rank(chosen: Sequence[_GpuCandidate], links: Links | None) -> tuple[object, ...]:
-    ranks, gpus = [_by_rank(candidate) for candidate in chosen], [c.gpu for c in chosen]
-    worst, together = connection(links, [gpu.index for gpu in gpus])
+def _rank(chosen: Sequence[_RankedPart], links: Links | None) -> tuple[object, ...]:
+    first, last = chosen[0], chosen[-1]
+    indices = [candidate.part.gpu.index for candidate in chosen]
+    worst, together = connection(None if first.part.device else links, indices)
     return (
         sorted((candidate.quality for candidate in chosen), reverse=True),
-        -min(gpu.memory_total or 0 for gpu in gpus),
+        -min(candidate.part.memory_total or 0 for candidate in chosen),
         (-worst, -together),
-        [b - a for a, b in zip(ranks[0][0], ranks[-1][0], strict=True)],
-        -min((gpu.memory_free or 0) // GIB for gpu in gpus),
-        ranks,
+        [b - a for a, b in zip(first.rank[0], last.rank[0], strict=True)],
+        -min(candidate.free for candidate in chosen),
+        [candidate.rank for candidate in chosen],
     )

@@ -113,12 +113,12 @@ def _first(frame: Frame, gpu: Gpu) -> Objection | None:
 
 def count_of_free(frame: Frame) -> int | None:
     """Return how many GPUs are free; None if none is, but the processes on some cannot be seen."""
-    against = [not_free(frame, gpu) for gpu in frame.gpus]
-    free = against.count(None)
-    unseen = any(
-        objection is not None and objection.code in ("unseen", "unlisted") for objection in against
-    )
-    return None if not free and unseen else free
+    return _count([not_free(frame, gpu) for gpu in frame.gpus])
+
+
+def _count(against: Sequence[Objection | None]) -> int | None:
+    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
+    return against.count(None) or (None if is_unseen else 0)
 
 
 class FreeSlices(NamedTuple):
@@ -137,9 +137,7 @@ class FreeSlices(NamedTuple):
 def free_slices(frame: Frame) -> FreeSlices:
     """Count the free MIG devices."""
     against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
-    free = against.count(None)
-    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
-    return FreeSlices(None if not free and is_unseen else free, len(against))
+    return FreeSlices(_count(against), len(against))
 
 
 def free_words(frame: Frame) -> list[str]:
@@ -172,7 +170,7 @@ def objections(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Itera
         yield from _state(gpu)
     if device is None and (gpu.mig_mode or gpu.compute_mode == "prohibited"):
         yield from _mode(gpu)
-    here = _on(frame, gpu, device)
+    here = processes_on(frame, gpu, device)
     if not here:
         yield from _claims(frame, gpu, device)
     if gpu.listed != "all":
@@ -266,7 +264,7 @@ def _held_by(named: tuple[str, ...], unknown: int, exclusive: bool) -> Objection
     return _objection(code, "in use", f"processes of {', '.join(who)}{mode}")
 
 
-def _on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
+def processes_on(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Sequence[Process]:
     """Return the compute processes there; for a MIG device also those of an unknown instance."""
     here = frame.compute_processes.get(gpu.uuid, ())
     if device is None:

@@ -24,8 +24,6 @@ ORDER = "CUDA_DEVICE_ORDER"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 State = Literal[
-    "value",
-    "empty",
     "unset",
     "overwritten",
     "empty_block",
@@ -34,14 +32,14 @@ State = Literal[
     "too_long",
     "no_answer",
 ]
-"""What is known of a variable.
+"""What is known of a variable that is not among those of a process.
 
-value, empty, unset   as the process was started
-overwritten           the process wrote over its environment
-empty_block           there are no bytes: started without any variable, or a kernel thread
-unreadable, gone      no permission, no such process: set by the code that reads the file
-too_long              more variables, or longer ones, than any real program has
-no_answer             the process blocks whoever reads it
+unset             the process was started without it
+overwritten       the process wrote over its environment
+empty_block       there are no bytes: started without any variable, or a kernel thread
+unreadable, gone  no permission, no such process: set by the code that reads the file
+too_long          more variables, or longer ones, than any real program has
+no_answer         the process blocks whoever reads it
 """
 
 _VARIABLE = re.compile(rb"[A-Za-z_][^= ]*=")
@@ -69,14 +67,6 @@ MACA, Hygon's DCU and Enflame's GCU are three away: too many for a typo in four 
 _CLOSE_PREFIX = 2
 
 
-class Variable(msgspec.Struct, frozen=True):
-    """One variable of a process."""
-
-    state: State
-    value: str | None = None
-    """Bytes that are not UTF-8 are lone surrogates (PEP 383)."""
-
-
 class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
     """The variables of a process."""
 
@@ -84,13 +74,6 @@ class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
     """Name and value, as it was started."""
     missing: State = "unset"
     """The state of a variable that is not among them: `unset`, or why it is not known."""
-
-    def get(self, name: str) -> Variable:
-        """Look a variable up as getenv() does."""
-        value = self.variables.get(name)
-        if value is None:
-            return Variable(self.missing)
-        return Variable("value" if value else "empty", value)
 
     @property
     def misspelt(self) -> tuple[str, ...]:
@@ -173,7 +156,8 @@ def slurm_ids(job_gpus: str | None) -> tuple[int, ...]:
 
 
 def parse_environ(block: bytes) -> Environ:
-    """Parse /proc/PID/environ; if a name occurs twice, the first counts, as for getenv()."""
+    """Parse /proc/PID/environ; if a name occurs twice, the first counts, as for getenv(). Bytes
+    that are not UTF-8 become lone surrogates (PEP 383)."""
     if not block:
         return Environ({}, "empty_block")
     if block.count(b"\0") > _MOST_VARIABLES:

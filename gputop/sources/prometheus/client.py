@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import math
-import os
 import re
 import socket
 import time
@@ -24,7 +23,7 @@ from gputop.deadline import within
 from gputop.errors import SourceError, UsageError
 from gputop.files import reason_of
 from gputop.model.machine.text import printable
-from gputop.trust import is_elevated, reason_untrusted
+from gputop.trust import is_elevated, is_secret, reason_untrusted
 
 TOKEN = "GPUTOP_PROMETHEUS_TOKEN"
 """The variable with a bearer token."""
@@ -157,7 +156,7 @@ def _headers_in(path: str) -> dict[str, str]:
                 f"change, as /etc/gputop/headers, and not {printable(path, 100)}"
             )
         with open(path, encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
+            if not is_secret(file.fileno()):
                 raise UsageError(f"{HEADERS}: others can read {path}: chmod 600 {path}")
             lines = file.read(_MOST_HEADERS).splitlines()
     except (OSError, ValueError) as error:

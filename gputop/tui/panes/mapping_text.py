@@ -8,8 +8,7 @@ from gputop.model.cuda.enumeration import CERTAINTY_WORDS
 from gputop.model.cuda.frameworks import Layers, layer_lines
 from gputop.model.cuda.mapping import Mapping, hidden_by_reason, unnamed
 from gputop.model.cuda.mapping_query import by_level, reasons
-from gputop.model.cuda.pick import GpuPick
-from gputop.model.cuda.pick_mig import export_line
+from gputop.model.cuda.pick import GpuPick, export_line
 from gputop.model.health.free import free_slices
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
@@ -128,24 +127,25 @@ def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> Styl
     pick, frame = state.pick, state.frame
     if pick is None or frame is None:
         return []
-    if not pick.gpus:
+    if not pick.gpus or not pick.parts:
         return _why_none(frame, pick, glyphs)
     offered, tail = (offer or "").rpartition(",")[2], ""
     if offered and offered in pick.uuids[:1]:
         tail = "  (Tab takes its UUID)"
     elif offered and offered == state.result.ranks.get(pick.gpus[0].index):
         tail = f"  (Tab takes {offered})"
-    shell = glyphs.text(printable(export_line(frame, pick, state.own.order)))
-    count = f" ({free_slices(frame).words})" if pick.slices else ""
+    shell = glyphs.text(printable(export_line(frame, pick.parts, state.own.order)))
+    count = f" ({free_slices(frame).words})" if pick.of_slices else ""
     line = f"GPU {pick.numbers[0]}{count}  {shell}"
     return [("  free: ", "good"), (line, "text"), (tail, "quiet")]
 
 
 def _why_none(frame: Frame, pick: GpuPick, glyphs: GlyphSet) -> StyledLine:
     reasons: dict[str, list[str]] = {}
-    kind = "slice" if pick.slice_reasons else "GPU"
-    for number, reason in (pick.slice_reasons or pick.reasons).items():
-        reasons.setdefault(printable(reason, 120), []).append(str(number))
+    kind = "slice" if pick.of_slices else "GPU"
+    for number, reason in pick.reasons.items():
+        if (":" in number) == pick.of_slices:
+            reasons.setdefault(printable(reason, 120), []).append(number)
     words = [f"GPU {', '.join(numbers)}: {reason}" for reason, numbers in reasons.items()]
     because = f" ({glyphs.text('; '.join(words))})" if words else ""
     text, slices = f"no {kind} is free", free_slices(frame)
