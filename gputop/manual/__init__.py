@@ -237,6 +237,16 @@ def _as_paragraph(heads: list[str], row: list[str], width: int) -> Iterator[str]
         yield from _wrapped(named, width, "      ", "      ") if cell else ()
 
 
+def table_below(topic: str, heading: str) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the table of two columns below a heading of a page, without ticks."""
+    below = ""
+    for block in blocks(page(topic)):
+        if block.kind == "heading":
+            below = block.text.lstrip("# ")
+        elif block.kind == "table" and below == heading:
+            yield from ((word.replace("`", ""), text) for word, text in block.rows[1:])
+
+
 def search(word: str) -> Iterator[Hit]:
     """Yield the places that have a word, whatever its case."""
     wanted = word.casefold()
