@@ -114,7 +114,7 @@ async def test_the_keys_of_a_fleet_and_of_its_host() -> None:
         assert " Keys of a fleet;" in text
         assert "The screen of this host" in text
         assert OF_MAIN not in text
-        assert "Back or forward in time" not in text
+        assert "Minute back or forward" not in text
         await fleet.press("escape", "enter", "question_mark")
         assert fleet.text.startswith(" Keys of the main screen;")
 
