@@ -1,14 +1,13 @@
-"""What dialogs are made of: buttons and notes."""
+"""The button of a dialog."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.tui.panes.columns import crop_or_pad
-from gputop.tui.panes.lines import Lines, Piece, StyledLine
+from gputop.tui.panes.lines import Lines, Piece
 
 
 class DialogButton(Lines, can_focus=True):
@@ -45,19 +44,3 @@ class DialogButton(Lines, can_focus=True):
         if self.has_focus:
             return [(f"{self.glyphs.cursor}[ {self.label} ]", "cursor")]
         return [(f" [ {self.label} ]", "text")]
-
-
-class DialogNote(Lines):
-    """A note, in as many lines as it needs."""
-
-    _said: Sequence[StyledLine] = ()
-
-    def say(self, lines: Sequence[StyledLine]) -> None:
-        """Show other words."""
-        self._said = lines
-        self.styles.height = len(lines)
-        self.repaint_changed()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        line = self._said[y] if y < len(self._said) else []
-        return crop_or_pad(line, self.size.width, self.glyphs.ellipsis, left=True)

@@ -24,7 +24,7 @@ from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
-from gputop.tui.dialogs.parts import DialogButton, DialogNote
+from gputop.tui.dialogs.parts import DialogButton
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import crop_or_pad
@@ -32,6 +32,7 @@ from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel, KeyLine
 from gputop.tui.panes.lines import Piece, StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.panes.text_lines import TextLines
 from gputop.tui.terminal.key_queue import IgnoresTypeAhead
 from gputop.tui.themes import user_role
 
@@ -115,7 +116,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def compose(self) -> ComposeResult:
         with Vertical(id="signal"):
             yield SignalProcesses(id="signal-processes")
-            yield DialogNote(id="signal-note")
+            yield TextLines(id="signal-note")
             with Container(id="signal-choices"):
                 with Horizontal(id="signal-first"):
                     yield DialogButton("Cancel", self.action_leave, id="cancel")
@@ -249,7 +250,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         note = list(page.paper.wrapped(*self._note()))
         if not lines:
             lines, note = note, []
-        self.query_one(DialogNote).say(note)
+        self.query_one(TextLines).say(note)
         stacked = self.query_one("#signal-word").display and self._is_narrow
         self.query_one("#signal-choices").set_class(stacked, "-stacked")
         around = 3 + len(note) + (2 if stacked else 1)

@@ -26,8 +26,7 @@ from gputop.tui.panes.heading import (
     key_words,
 )
 from gputop.tui.panes.lines import Lines
-from gputop.tui.panes.mapping import Label, MappingControl
-from gputop.tui.panes.mapping_result import MappingResultView
+from gputop.tui.panes.mapping import Label, MappingControl, MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
@@ -63,12 +62,6 @@ _LEAST = 3
 _BESIDE = 140
 """From this many cells on the tables may stand side by side."""
 _key = partial(described_key, "Mapping", area="whole")
-
-
-class MappingTextView(MappingResultView, can_focus=True):
-    """The remarks on a mapping, without its devices: the tables have these."""
-
-    with_devices = False
 
 
 class MappingScreen(Screen[None]):
@@ -109,7 +102,7 @@ class MappingScreen(Screen[None]):
         with Container(id="tables"):
             yield LogicalTable(self._state, id="logical")
             yield PhysicalTable(self._state, id="physical")
-        yield MappingTextView(self._state, id="sentences")
+        yield MappingResultView(self._state, with_devices=False, id="sentences")
         yield KeyLine(self._words, with_notes=True, id="whole-keys")
 
     @property
@@ -151,7 +144,7 @@ class MappingScreen(Screen[None]):
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
         self.query_one(LogicalTable).show_result()
         self.query_one(PhysicalTable).show_result()
-        self.query_one(MappingTextView).show_result(editor.offer)
+        self.query_one(MappingResultView).show_result(editor.offer)
         self._arrange()
 
     def on_input_changed(self, event: Input.Changed) -> None:

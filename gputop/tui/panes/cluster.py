@@ -44,20 +44,11 @@ def cluster_facts(cluster: Cluster | None, server: str, width: int) -> Facts:
     yield [(cluster.exporter, "quiet")]
 
 
-class ClusterNote(Lines):
-    """Why no newer values arrive; hidden while they do."""
-
-    _words = ""
-
-    def show_state(self, state_: ClusterState) -> None:
-        old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
-        self._words = self.glyphs.text(f"{state_.error}{old}")
-        self.display = bool(state_.error)
-        self.repaint_changed()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        words: Piece = (f" {self.glyphs.warning} {self._words}", "alarm")
-        return crop_or_pad([words], self.size.width, self.glyphs.ellipsis, left=True)
+def cluster_note(state_: ClusterState) -> Piece:
+    """Return why no newer values arrive."""
+    old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
+    words = Lines.glyphs.text(f"{state_.error}{old}")
+    return f" {Lines.glyphs.warning} {words}", "alarm"
 
 
 class ClusterSums(Lines):

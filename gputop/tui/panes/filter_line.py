@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +13,8 @@ from textual.widgets import Input
 from gputop.model.processes.filter import FilterError
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel
-from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.text_lines import TextLines
 
 
 class FilterInput(Editor):
@@ -29,22 +30,9 @@ class FilterInput(Editor):
         self.post_message(self.Submitted(self, ""))
 
 
-_KEYS: list[Piece] = [("Enter", "key"), (" keep  ", "quiet"), ("Esc", "key"), (" drop", "quiet")]
-
-
-class FilterNote(Lines):
-    """What is wrong with the filter, and in which column; otherwise the keys of the editor."""
-
-    error: FilterError | None = None
-
-    def show_error(self, error: FilterError | None) -> None:
-        self.error = error
-        self.repaint_changed()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        if self.error is None:
-            return [(" ", "text"), *_KEYS]
-        return [(f" column {self.error.position + 1}: {self.error.reason}", "notice")]
+_KEYS: StyledLine = [
+    (" ", "text"), ("Enter", "key"), (" keep  ", "quiet"), ("Esc", "key"), (" drop", "quiet"),
+]  # fmt: skip
 
 
 class FilterLine(Horizontal):
@@ -60,11 +48,15 @@ class FilterLine(Horizontal):
         """`apply` filters after every key; `closed` is called when the line is closed."""
         super().__init__(id=id)
         self._apply, self._on_close = apply, closed
+        self._is_wrong = False
 
     def compose(self) -> ComposeResult:
         yield KeyLabel("/", "filter", id="filter-label")
         yield FilterInput("", max_length=1024, id="filter")
-        yield FilterNote()
+        yield TextLines()
+
+    def on_mount(self) -> None:
+        self.query_one(TextLines).say([_KEYS])
 
     def edit(self) -> None:
         """Show the line, and put the cursor into it."""
@@ -81,13 +73,18 @@ class FilterLine(Horizontal):
         return bool(was)
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter, and say what is wrong with the filter, and in which column."""
         event.stop()
-        self.query_one(FilterNote).show_error(self._apply(event.value))
+        error = self._apply(event.value)
+        self._is_wrong, line = error is not None, _KEYS
+        if error is not None:
+            line = [(f" column {error.position + 1}: {error.reason}", "notice")]
+        self.query_one(TextLines).say([line])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the line, unless the filter is wrong: the user must correct it first."""
         event.stop()
-        if self.query_one(FilterNote).error is None:
+        if not self._is_wrong:
             self._close()
 
     def on_descendant_blur(self) -> None:

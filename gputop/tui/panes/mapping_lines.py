@@ -64,7 +64,7 @@ def _state(frame: Frame, device: CudaDevice) -> Piece:
     return ("free", "good") if objection is None else (objection.short, "notice")
 
 
-def mapping_line(state: MappingState, paper: Paper) -> Sequence[Piece]:
+def mapping_line(state: MappingState, paper: Paper) -> StyledLine:
     """Return a rule with the variable, its devices, how to edit it, the number of hints, and the
     certainty."""
     glyphs, width = paper.glyphs, paper.width
