@@ -15,7 +15,7 @@ from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.keys import following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.panes.cluster import ClusterSums, NodeColumns, cluster_facts, cluster_note
+from gputop.tui.panes.cluster import NodeColumns, cluster_facts, cluster_note, cluster_sums
 from gputop.tui.panes.hosts import HostsHeading, HostTable
 from gputop.tui.panes.text_lines import TextLines
 
@@ -44,7 +44,7 @@ class ClusterHosts:
         self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
         self.table.scrolled = self._ask_for_more
         self._note = TextLines(id="note")
-        self._sums = ClusterSums(settings.thresholds, id="sums")
+        self._sums = TextLines(id="sums")
         self.above = (self._note, self._sums)
         self._server = printable(watch.client.url, 100)
         self._state: ClusterState | None = None
@@ -76,7 +76,7 @@ class ClusterHosts:
         self._note.display = bool(state.error)
         self._note.say([[cluster_note(state)]])
         if before is None or before._replace(age=state.age) != state:
-            self._sums.show_state(state)
+            self._sums.say(cluster_sums(cluster, self._settings.thresholds))
             self._show_nodes(state)
 
     def _show_nodes(self, state: ClusterState) -> None:
@@ -106,9 +106,7 @@ class ClusterHosts:
 
     def share_lines(self, size: Size, processes: int) -> None:
         """Show the sums in full, or not at all if the table would get too few lines."""
-        wanted = self._sums.wanted
-        self._sums.display = size.height - 3 - wanted >= _LEAST_NODES
-        self._sums.styles.height = wanted
+        self._sums.display = size.height - 3 - self._sums.count >= _LEAST_NODES
 
     def filter(self, text: str) -> None:
         """Show the hosts with this text in their names; the server searches for them."""

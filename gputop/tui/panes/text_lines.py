@@ -19,6 +19,11 @@ class TextLines(Lines):
         self.styles.height = len(lines)
         self.repaint_changed()
 
+    @property
+    def count(self) -> int:
+        """How many lines it shows."""
+        return len(self._said)
+
     def pieces(self, y: int) -> Iterable[Piece]:
         line = self._said[y] if y < len(self._said) else []
         return crop_or_pad(line, self.size.width, self.glyphs.ellipsis, left=True)
