@@ -6,7 +6,7 @@ Its processes are those that it was opened for, whatever the table shows later.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import ClassVar
 
@@ -24,13 +24,12 @@ from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
-from gputop.tui.dialogs.parts import DialogButton
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel, KeyLine
-from gputop.tui.panes.lines import Piece, StyledLine
+from gputop.tui.panes.lines import Lines, Piece, StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.text_lines import TextLines
 from gputop.tui.terminal.key_queue import IgnoresTypeAhead
@@ -52,8 +51,40 @@ _MOVES = frozenset(
 """Keys that do not change what is sent."""
 
 
-class SignalProcesses(Page, can_focus=False):
-    """The list of processes; the keys of the dialog scroll it."""
+class DialogButton(Lines, can_focus=True):
+    """A button. Only Enter presses it: Space tags in the table, and is pressed by accident."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "press", "Press", id="choice.take", show=False),
+    ]
+
+    def __init__(self, label: str, pressed: Callable[[], None], *, id: str) -> None:  # noqa: A002
+        """`pressed` does what the button is for."""
+        super().__init__(id=id)
+        self._pressed = pressed
+        self.label = ""
+        self.say(label)
+
+    def say(self, label: str) -> None:
+        if label != self.label:
+            self.label = label
+            self.styles.width = len(label) + 6
+            self.repaint_changed()
+
+    def action_press(self) -> None:
+        self._pressed()
+
+    def on_focus(self) -> None:
+        self.repaint_changed()
+
+    def on_blur(self) -> None:
+        self.repaint_changed()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return the label in brackets; a sign before it shows the focus, even without colours."""
+        if self.has_focus:
+            return [(f"{self.glyphs.cursor}[ {self.label} ]", "cursor")]
+        return [(f" [ {self.label} ]", "text")]
 
 
 class WordField(Editor):
@@ -115,7 +146,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="signal"):
-            yield SignalProcesses(id="signal-processes")
+            yield Page(id="signal-processes")
             yield TextLines(id="signal-note")
             with Container(id="signal-choices"):
                 with Horizontal(id="signal-first"):
@@ -128,6 +159,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         yield KeyLine(_KEYS, _NEEDED, id="signal-keys")
 
     def on_mount(self) -> None:
+        self.query_one(Page).can_focus = False  # the keys of the dialog scroll it
         self._send_request(self._state.check(uuid.uuid4().hex))
         self.set_interval(1.0, self._second)
         self._guard.close()
@@ -185,10 +217,10 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
             self._show()
 
     def action_move(self, step: int) -> None:
-        self.query_one(SignalProcesses).action_move(step)
+        self.query_one(Page).action_move(step)
 
     def action_page(self, step: int) -> None:
-        self.query_one(SignalProcesses).action_page(step)
+        self.query_one(Page).action_page(step)
 
     def _go(self) -> None:
         request_id, word = uuid.uuid4().hex, self.query_one(Editor).value
@@ -233,7 +265,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def _show(self) -> None:
         if not self.is_mounted:
             return
-        state, page = self._state, self.query_one(SignalProcesses)
+        state, page = self._state, self.query_one(Page)
         count = len(state.processes)
         title = f"{state.name} to {counted(count, 'process')}" if count else "Signal"
         if state.host is not None:
@@ -260,7 +292,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     @property
     def _is_narrow(self) -> bool:
         """Whether word and button need two lines."""
-        return self.query_one(SignalProcesses).size.width < _NARROW
+        return self.query_one(Page).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:
         send, state = self.query_one("#send"), self._state
@@ -297,7 +329,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def _lines(self) -> Iterator[StyledLine]:
         """Yield the processes; what is said of several that follow each other comes once."""
-        page, state = self.query_one(SignalProcesses), self._state
+        page, state = self.query_one(Page), self._state
         held = max((len(process.holds()) for process in state.processes), default=0)
         room = min(held, _MOST_HELD) if page.size.width >= _WIDE else 0
         for status, group in groupby(state.processes, lambda process: [*state.status_of(process)]):
@@ -312,7 +344,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""
-        glyphs = self.query_one(SignalProcesses).glyphs
+        glyphs = self.query_one(Page).glyphs
         user = [(glyphs.not_available, "quiet")]
         if process.user:
             user = [(glyphs.text(process.user), user_role(process.user))]

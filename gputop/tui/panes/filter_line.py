@@ -16,20 +16,6 @@ from gputop.tui.panes.heading import KeyLabel
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.text_lines import TextLines
 
-
-class FilterInput(Editor):
-    """The editor of the filter's text."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
-    ]
-
-    def action_drop(self) -> None:
-        """Clear the filter, and go back to the processes."""
-        self.value = ""
-        self.post_message(self.Submitted(self, ""))
-
-
 _KEYS: StyledLine = [
     (" ", "text"), ("Enter", "key"), (" keep  ", "quiet"), ("Esc", "key"), (" drop", "quiet"),
 ]  # fmt: skip
@@ -39,6 +25,7 @@ class FilterLine(Horizontal):
     """The line that edits the filter; hidden until `edit` is called."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Drop the filter", id="filter.drop", show=False),
         Binding("tab,shift+tab", "stay", "Nothing", id="filter.stay", show=False),
     ]
 
@@ -52,7 +39,7 @@ class FilterLine(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield KeyLabel("/", "filter", id="filter-label")
-        yield FilterInput("", max_length=1024, id="filter")
+        yield Editor("", max_length=1024, id="filter")
         yield TextLines()
 
     def on_mount(self) -> None:
@@ -61,14 +48,20 @@ class FilterLine(Horizontal):
     def edit(self) -> None:
         """Show the line, and put the cursor into it."""
         self.display = True
-        self.query_one(FilterInput).focus()
+        self.query_one(Editor).focus()
+
+    def action_drop(self) -> None:
+        """Clear the filter, and go back to the processes."""
+        editor = self.query_one(Editor)
+        editor.value = ""
+        editor.post_message(Input.Submitted(editor, ""))
 
     def action_stay(self) -> None:
         """Stay in the editor: Tab does not leave it."""
 
     def clear(self) -> bool:
         """Drop the filter; return whether there was one."""
-        editor = self.query_one(FilterInput)
+        editor = self.query_one(Editor)
         was, editor.value = editor.value, ""
         return bool(was)
 
@@ -89,7 +82,7 @@ class FilterLine(Horizontal):
 
     def on_descendant_blur(self) -> None:
         """Close the line after a click elsewhere; the filter stays."""
-        if self.display and not self.query_one(FilterInput).has_focus:
+        if self.display and not self.query_one(Editor).has_focus:
             self._close()
 
     def _close(self) -> None:
