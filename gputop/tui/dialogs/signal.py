@@ -29,7 +29,7 @@ from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel, KeyLine
-from gputop.tui.panes.lines import Lines, Piece, StyledLine
+from gputop.tui.panes.lines import MOVES, Lines, Piece, StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.text_lines import TextLines
 from gputop.tui.terminal.key_queue import IgnoresTypeAhead
@@ -114,10 +114,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         ),
         Binding("right", "app.focus_next", "Next", id="signal.next", show=False),
         Binding("left", "app.focus_previous", "Before", id="signal.previous", show=False),
-        Binding("down,j", "move(1)", "Down", id="signal.down", show=False),
-        Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
+        *MOVES[:4],
         Binding("question_mark,f1", "app.help", "Help", id="signal.help", show=False),
     ]  # fmt: skip
 

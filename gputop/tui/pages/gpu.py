@@ -19,6 +19,7 @@ from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
 from gputop.model.metrics.metric import Metric
+from gputop.tui.keys import following
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.pages.gpu_summary import summary_lines
@@ -77,7 +78,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
         """Go to the next GPU or MIG device in the order of the table, or to the one before."""
         parts = [line.part for line in lines_of(self.shown.frame)] if self.shown else []
         if self.shown is not None and self._part in parts:
-            self._part = parts[(parts.index(self._part) + step) % len(parts)]
+            self._part = following(self._part, parts, step)
             self.show_frame(self.shown)
             self.query_one(Page).action_end(0)
 
