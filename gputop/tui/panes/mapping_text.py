@@ -125,7 +125,7 @@ def hidden(mapping: Mapping, glyphs: GlyphSet) -> Iterator[StyledLine]:
 
 def suggestion(state: MappingState, offer: str | None, glyphs: GlyphSet) -> StyledLine:
     """Return the GPU or MIG device that `gputop free` would take, or why there is none."""
-    pick, frame = state.pick, state.frame
+    pick, frame = state.pick(), state.frame
     if pick is None or frame is None:
         return []
     if not pick.gpus:
