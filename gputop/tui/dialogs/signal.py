@@ -280,16 +280,11 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         if not lines:
             lines, note = note, []
         self.query_one(TextLines).say(note)
-        stacked = self.query_one("#signal-word").display and self._is_narrow
+        stacked = self.query_one("#signal-word").display and page.size.width < _NARROW
         self.query_one("#signal-choices").set_class(stacked, "-stacked")
         around = 3 + len(note) + (2 if stacked else 1)
         page.styles.height = max(1, min(len(lines), self.size.height - around))
         page.show_lines(lines)
-
-    @property
-    def _is_narrow(self) -> bool:
-        """Whether word and button need two lines."""
-        return self.query_one(Page).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:
         send, state = self.query_one("#send"), self._state

@@ -26,7 +26,7 @@ from gputop.tui.pages.gpu_summary import summary_lines
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.mig import mig_lines
 from gputop.tui.panes.columns import crop_or_pad
-from gputop.tui.panes.gpu_cells import lines_of
+from gputop.tui.panes.gpu_cells import lines_of, worded
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
@@ -177,13 +177,9 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
 
 def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu) -> StyledLine:
     value = metric.read(gpu)
+    role = "quiet" if value is None else "text"
     label: Piece = (f"  {metric.label:<{_LABEL}}", "quiet")
-    if value is None:
-        shown: Piece = (paper.glyphs.not_available, "quiet")
-    else:
-        text = graph.with_unit(metric, value, paper.glyphs.degree)
-        shown = (paper.glyphs.text(text), "text")
-    return [label, shown]
+    return [label, (worded(metric, value, paper.glyphs), role)]
 
 
 def _graphs(paper: Paper, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
@@ -211,12 +207,7 @@ def _graph(
     curve = graph.line(values, slots, len(history.times))
     highest, now = peak(curve), peak(values[-1:])
     top = graph.ceiling([gpu], id_, highest or 0.0)
-
-    def text(value: float | None) -> str:
-        if value is None:
-            return glyphs.not_available
-        return graph.with_unit(metric, value, glyphs.degree)
-
+    text = partial(worded, metric, glyphs=glyphs)
     words: StyledLine = [(f"  {metric.label} ", "text"),
                          (f"{text(now)}  peak {text(highest)}", "quiet")]  # fmt: skip
     yield crop_or_pad(words, width, glyphs.ellipsis, left=True)

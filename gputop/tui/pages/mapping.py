@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -214,7 +215,7 @@ class MappingScreen(Screen[None]):
 
     def _typed(self, name: str) -> str:
         state = self._state
-        return state.query.order or "" if name == "order" else state.fields[name]
+        return state.query.order or "" if name == "order" else state.fields.get(name, "")
 
     def _arrange(self) -> None:
         """Share the lines: the fields first, then all rows, if they fit."""
@@ -242,16 +243,18 @@ class MappingScreen(Screen[None]):
 
 
 def _layers(fields: dict[str, str]) -> Layers:
+    """Return what the fields say that have a text."""
+    typed = defaultdict(str, fields)
     try:
-        fraction = float(fields["fraction"]) if fields["fraction"] else None
-        rank = int(fields["local-rank"]) if fields["local-rank"] else None
+        fraction = float(typed["fraction"]) if typed["fraction"] else None
+        rank = int(typed["local-rank"]) if typed["local-rank"] else None
     except ValueError as error:
         raise UsageError(str(error)) from None
     return read_layers(
-        fields["tf-visible"] or None,
-        [gpu.strip() for gpu in fields["tf-logical"].split(";") if gpu.strip()],
+        typed["tf-visible"] or None,
+        [gpu.strip() for gpu in typed["tf-logical"].split(";") if gpu.strip()],
         fraction,
-        jax_visible=fields["jax-visible"] or None,
+        jax_visible=typed["jax-visible"] or None,
         local_rank=rank,
-        device=fields["request"] or None,
+        device=typed["request"] or None,
     )

@@ -39,7 +39,6 @@ _NOT_ASKED: dict[Moment, str] = {
 }
 _REQUEST = "mapping"
 """The id of the requests for a probe."""
-FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 class InputHistory:
@@ -88,8 +87,8 @@ class MappingState:
         """`own` is the query that gputop itself was started with."""
         self.inventory = Inventory(())
         self.history = InputHistory()
-        self.fields = dict.fromkeys(FIELDS, "")
-        """The fields about what the program selects, as the user typed them."""
+        self.fields: dict[str, str] = {}
+        """The fields about what the program selects, as far as the user has typed them."""
         self.frame: Frame | None = None
         self.moment: Moment = "now"
         self._advice: tuple[Finding, ...] = ()
@@ -213,7 +212,7 @@ class MappingState:
             return False
         if self.query.text is not None:
             self.history.enter(self.query.text)
-        self.query, self.fields = self.own, dict.fromkeys(FIELDS, "")
+        self.query, self.fields = self.own, {}
         self._work_out()
         return True
 
