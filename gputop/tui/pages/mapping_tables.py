@@ -11,9 +11,8 @@ from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column
 from gputop.tui.panes.lines import Piece, StyledLine, spread
-from gputop.tui.panes.mapping_lines import occupancy
+from gputop.tui.panes.mapping_lines import certainty, occupancy, without_devices
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import certainty, without_devices
 from gputop.tui.panes.table import ColumnTable
 
 _NAMES = (

@@ -16,9 +16,15 @@ from gputop.tui.messages import Note, ResultShown
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
-from gputop.tui.panes.mapping_lines import mapping_line, result_lines, shell_line
+from gputop.tui.panes.mapping_lines import (
+    certainty,
+    mapping_line,
+    result_lines,
+    setting,
+    shell_line,
+    variable,
+)
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import certainty, setting, variable
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
 
