@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.frameworks import MAIN, Layers, device_name, layer_lines
@@ -131,17 +130,17 @@ def result_lines(
     for hint in state.advice:
         if hint.level == "error":
             mark = f"{glyphs.warning} error: "
-            yield from _wrapped(_line(glyphs, mark, "alarm", hint.text, "text"), paper.width)
+            yield from _wrapped(_line(glyphs, mark, "alarm", hint.text, "text"), paper)
     if with_devices:
         for k, device in enumerate(mapping.visible or ()):
             yield _device(state, paper, k, device)
-        yield from _wrapped(without_devices(mapping), paper.width)
+        yield from _wrapped(without_devices(mapping), paper)
     for remark in _remarks(state, glyphs):
-        yield from _wrapped(_line(glyphs, *remark), paper.width)
+        yield from _wrapped(_line(glyphs, *remark), paper)
     if with_devices:
         yield from _hidden(mapping, glyphs)
     if state.followed is None:
-        yield from _wrapped(_suggestion(state, offer, glyphs), paper.width)
+        yield from _wrapped(_suggestion(state, offer, glyphs), paper)
 
 
 def _device(state: MappingState, paper: Paper, k: int, device: CudaDevice) -> StyledLine:
@@ -173,15 +172,14 @@ def shell_line(state: MappingState, paper: Paper, span: tuple[int, int, int]) ->
     return spread(left, [(more, "quiet")], paper.width)
 
 
-def _wrapped(line: StyledLine, width: int) -> Iterator[StyledLine]:
+def _wrapped(line: StyledLine, paper: Paper) -> Iterator[StyledLine]:
     """Break a mark and a sentence into as many lines as the sentence takes; further pieces of the
     line come after it."""
     if line:
-        (mark, mark_role), (text, role), *rest = line
-        parts = wrap(text, max(20, width - len(mark) - width_of(rest) - 1)) or [""]
-        for n, part in enumerate(parts):
-            lead = ("    ", "text") if n else (mark, mark_role)
-            yield [lead, (part, role), *(rest if n == len(parts) - 1 else ())]
+        mark, (text, role), *rest = line
+        beside = paper._replace(width=paper.width - width_of(rest))
+        *lines, last = beside.led(mark, text, role, indent=4)
+        yield from (*lines, [*last, *rest])
 
 
 def certainty(state: MappingState) -> Piece:

@@ -63,11 +63,15 @@ class Paper(NamedTuple):
         """Break a quiet text into lines."""
         return self.wrapped(text, 2, "quiet")
 
-    def led(self, lead: Piece, text: str) -> Iterator[StyledLine]:
-        """Break a text beside what leads its first line."""
-        for line in self.wrapped(text, len(lead[0])):
+    def led(
+        self, lead: Piece, text: str, role: str = "text", indent: int | None = None
+    ) -> Iterator[StyledLine]:
+        """Break a text beside what leads its first line; the others begin below it, or after
+        `indent` blanks."""
+        width = len(lead[0])
+        for line in self.wrapped(text, width, role):
             yield [lead, *line[1:]]
-            lead = (" " * len(lead[0]), lead[1])
+            lead = (" " * (width if indent is None else indent), lead[1])
 
     def marked(self, text: str, role: str) -> Iterator[StyledLine]:
         """Break a text beside a warning sign."""
