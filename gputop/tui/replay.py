@@ -21,7 +21,7 @@ from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
-from gputop.tui.timeline import Held, Timeline
+from gputop.tui.timeline import HeldSnapshot, Timeline
 
 _TICK = 0.05
 """Seconds between two steps of a run, or between two parts of the history that is read."""
@@ -87,7 +87,7 @@ class ReplayTimeline(Timeline):
         return None if past is None else Playback(past)
 
     def _show_past(self, playback: Playback) -> None:
-        self.instant = Held(None, playback)
+        self.instant = HeldSnapshot(None, playback)
         if playback.frame is not None:
             self.interval = playback.frame.interval or self.interval
             self._hold(playback, playback.frame)

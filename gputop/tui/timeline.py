@@ -20,7 +20,7 @@ from gputop.tui.playback import Playback
 from gputop.tui.snapshot import Snapshot
 
 
-class Held(NamedTuple):
+class HeldSnapshot(NamedTuple):
     """What is shown instead of now: a pause, or an instant of the past."""
 
     snapshot: Snapshot | None
@@ -44,7 +44,7 @@ class Timeline:
         self.main, self.interval = main, interval
         self.is_ready = False
         """Whether every widget has been made."""
-        self.instant: Held | None = None
+        self.instant: HeldSnapshot | None = None
         """What is shown instead of now."""
 
     @property
@@ -102,10 +102,10 @@ class Timeline:
         if self.machine.snapshot is None:
             self.show()
 
-    def _pause(self) -> Held:
+    def _pause(self) -> HeldSnapshot:
         """Return what is shown now, with a history that does not go on."""
         now = self.machine.snapshot
-        return Held(now and now._replace(history=now.history.copy(), is_paused=True))
+        return HeldSnapshot(now and now._replace(history=now.history.copy(), is_paused=True))
 
     def return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
@@ -161,7 +161,7 @@ class Timeline:
     def _hold(self, playback: Playback, frame: Frame) -> None:
         names = LogicalNames(frame)
         snapshot = Snapshot(frame, playback.history, names, self.moment)
-        self.instant = Held(snapshot, playback)
+        self.instant = HeldSnapshot(snapshot, playback)
         self.show()
 
     def _go_live(self) -> None:

@@ -53,7 +53,7 @@ def cluster_note(state_: ClusterState) -> Piece:
 
 def cluster_sums(cluster: Cluster | None, thresholds: Thresholds) -> list[StyledLine]:
     """Return a line for each of the most frequent models, one for the utilization of all GPUs, and
-    one if no host has a free GPU; none before anything is known."""
+    one if no host has a free GPU; none before anything is free."""
     if cluster is None:
         return []
     lines = [*_models(cluster.models), _utilization(cluster, thresholds)]
@@ -67,9 +67,9 @@ def _models(models: Sequence[ModelCount]) -> Iterator[StyledLine]:
     for model in shown:
         yield _model(short_name(model.model), model.gpus, model.free)
     if rest := models[len(shown) :]:
-        known = [model.free for model in rest if model.free is not None]
+        free = [model.free for model in rest if model.free is not None]
         gpus = sum(model.gpus for model in rest)
-        yield _model(f"{len(rest)} other models", gpus, sum(known) if known else None)
+        yield _model(f"{len(rest)} other models", gpus, sum(free) if free else None)
 
 
 def _model(name: str, gpus: int, free: int | None) -> StyledLine:

@@ -9,7 +9,8 @@ from gputop.tui.panes.lines import Lines, Piece, StyledLine
 
 
 class TextLines(Lines):
-    """The lines that it was last told, as high as they are many; a longer line is cut."""
+    """Shows the lines that it was last given, and is as high as they are many. One that is too wide
+    is cut."""
 
     _said: Sequence[StyledLine] = ()
 
