@@ -28,8 +28,7 @@ from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Arrived
 from gputop.tui.panes.gpus import GpuPane
-from gputop.tui.panes.mapping import MappingPane
-from gputop.tui.panes.mapping_result import MappingResultView
+from gputop.tui.panes.mapping import MappingPane, MappingResultView
 from gputop.tui.panes.processes import ProcessTable
 from tests.builders import with_start, with_state
 from tests.pilot import Hand

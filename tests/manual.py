@@ -292,7 +292,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys-manual": lambda: keys(HelpScreen.BINDINGS),
     **{
         f"words-{section.split()[-1].lower()}": lambda section=section: words(section)  # type: ignore[misc]
-        for section in ("Signs", "GPUs", "Findings", "What a GPU is doing", "Processes", "Mapping")
+        for section in ("Signs", "What a GPU is doing")
     },
     "words-free": lambda: words("Why a GPU is not free"),
     "topics": topics,

@@ -67,7 +67,7 @@ def _shown(text: str) -> str:
 
 def _search_results(word: str) -> str:
     """Return the places that have a word. GputopError if none."""
-    lines = [line for _, line in found(word)]
+    lines = list(found(word))
     if not lines:
         raise GputopError(f"the manual has no {word!r}; its topics: {', '.join(TOPICS)}")
     return "\n".join(lines) + "\n"

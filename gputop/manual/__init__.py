@@ -79,14 +79,6 @@ class Block(NamedTuple):
     """The rows of a table, its headings first."""
 
 
-class Hit(NamedTuple):
-    """A place in the manual that has a word."""
-
-    topic: str
-    heading: str
-    text: str
-
-
 def page(topic: str) -> str:
     """Return the Markdown of a page, without pictures and comments. GputopError."""
     try:
@@ -237,27 +229,31 @@ def _as_paragraph(heads: list[str], row: list[str], width: int) -> Iterator[str]
         yield from _wrapped(named, width, "      ", "      ") if cell else ()
 
 
-def search(word: str) -> Iterator[Hit]:
-    """Yield the places that have a word, whatever its case."""
+def table_below(topic: str, heading: str) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the table of two columns below a heading of a page, without ticks."""
+    below = ""
+    for block in blocks(page(topic)):
+        if block.kind == "heading":
+            below = block.text.lstrip("# ")
+        elif block.kind == "table" and below == heading:
+            yield from ((word.replace("`", ""), text) for word, text in block.rows[1:])
+
+
+def found(word: str, width: int = 80) -> Iterator[str]:
+    """Yield the lines of the places that have a word, whatever its case, below a line for each
+    heading that has some."""
     wanted = word.casefold()
     for topic in TOPICS:
-        heading = ""
+        heading, before = "", None
         for block in blocks(page(topic)):
             if block.kind == "heading":
                 heading = inline(block.text.lstrip("# "))
             for text in _searched(block):
                 if wanted in text.casefold():
-                    yield Hit(topic, heading, text)
-
-
-def found(word: str, width: int = 80) -> Iterator[tuple[str, str]]:
-    """Yield the places that have a word, as `laid_out` does, under a line for each heading."""
-    before = None
-    for topic, heading, text in search(word):
-        if before != (topic, heading):
-            yield "heading", f"gputop help {topic}: {heading}"
-        before = topic, heading
-        yield from (("paragraph", line) for line in _wrapped(text, width, "    ", "      "))
+                    if heading != before:
+                        yield f"gputop help {topic}: {heading}"
+                    before = heading
+                    yield from _wrapped(text, width, "    ", "      ")
 
 
 def _searched(block: Block) -> list[str]:

@@ -172,7 +172,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     def on_note(self, message: Note) -> None:
         """Say it for a while: above the table, or before the keys."""
-        screen, show = self.screen, self._show_note
+        screen = self.screen
+        show: Callable[[str], None] = partial(setattr, self, "note")
         if isinstance(screen, TableScreen) and not message.among_keys:
             show = screen.say
         self._end_note()
@@ -188,9 +189,6 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             timer.stop()
             with suppress(NoMatches):  # its screen may have closed
                 hide()
-
-    def _show_note(self, words: str) -> None:
-        self.note = words
 
     def _second(self) -> None:
         """Count a second. A time in which gputop itself was stopped counts as one."""

@@ -15,8 +15,9 @@ from gputop.settings import Session
 from gputop.sources.feed import Feed
 from gputop.tui.keys import following
 from gputop.tui.machine import WatchedMachine
-from gputop.tui.panes.cluster import ClusterNote, ClusterSums, NodeColumns, cluster_facts
+from gputop.tui.panes.cluster import NodeColumns, cluster_facts, cluster_note, cluster_sums
 from gputop.tui.panes.hosts import HostsHeading, HostTable
+from gputop.tui.panes.text_lines import TextLines
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
@@ -42,8 +43,8 @@ class ClusterHosts:
         self._columns = NodeColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
         self.table.scrolled = self._ask_for_more
-        self._note = ClusterNote(id="note")
-        self._sums = ClusterSums(settings.thresholds, id="sums")
+        self._note = TextLines(id="note")
+        self._sums = TextLines(id="sums")
         self.above = (self._note, self._sums)
         self._server = printable(watch.client.url, 100)
         self._state: ClusterState | None = None
@@ -72,9 +73,10 @@ class ClusterHosts:
             ("" if state.age is None else f"{duration(state.age)} old  ")
             + f"every {self._watch.interval:g}s",
         )
-        self._note.show_state(state)
+        self._note.display = bool(state.error)
+        self._note.say([[cluster_note(state)]])
         if before is None or before._replace(age=state.age) != state:
-            self._sums.show_state(state)
+            self._sums.say(cluster_sums(cluster, self._settings.thresholds))
             self._show_nodes(state)
 
     def _show_nodes(self, state: ClusterState) -> None:
@@ -104,9 +106,7 @@ class ClusterHosts:
 
     def share_lines(self, size: Size, processes: int) -> None:
         """Show the sums in full, or not at all if the table would get too few lines."""
-        wanted = self._sums.wanted
-        self._sums.display = size.height - 3 - wanted >= _LEAST_NODES
-        self._sums.styles.height = wanted
+        self._sums.display = size.height - 3 - self._sums.count >= _LEAST_NODES
 
     def filter(self, text: str) -> None:
         """Show the hosts with this text in their names; the server searches for them."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual.keys import key_to_character
+
 from gputop.tui.glyphs import GlyphSet
 
 _NAMES = {
-    "slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=",
-    "backslash": "\\", "less_than_sign": "<", "greater_than_sign": ">", "comma": ",",
-    "full_stop": ".", "circumflex_accent": "^", "dollar_sign": "$", "escape": "Esc",
+    "slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "escape": "Esc",
     "space": "Space", "enter": "Enter", "backspace": "BS", "pageup": "PgUp", "pagedown": "PgDn",
-    "home": "Home", "end": "End", "tab": "Tab", "left_square_bracket": "[",
-    "right_square_bracket": "]",
+    "home": "Home", "end": "End", "tab": "Tab",
 }  # fmt: skip
+"""The names of keys that Textual gives none, or another."""
 _ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 _DIGITS = "0123456789"
 _FEWEST = 3
@@ -42,7 +42,7 @@ def _arrow(key: str, glyphs: GlyphSet) -> str:
 
 def _name(key: str, glyphs: GlyphSet) -> str:
     modifier, _, plain = key.rpartition("+")
-    name = _NAMES.get(plain) or _arrow(plain, glyphs)
+    name = _NAMES.get(plain) or key_to_character(plain) or _arrow(plain, glyphs)
     if name[:1] == "f" and name[1:].isdecimal():
         name = name.upper()
     return f"^{name.upper()}" if modifier == "ctrl" else f"{modifier} {name}".strip()

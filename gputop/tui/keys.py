@@ -85,12 +85,13 @@ HOSTS_BINDINGS: list[BindingType] = [
 ]  # fmt: skip
 """The keys of the screen of many hosts; a fleet or a cluster lacks some."""
 
-_BACK = "Back or forward in time"
 TIME_BINDINGS: list[BindingType] = [
-    _step("comma", "step(-1)", "Step back", _BACK, name="back"),
-    _step("full_stop", "step(1)", "Step forward", _BACK, name="on"),
-    _step("less_than_sign", "skip(-60)", "Minute back", _BACK, name="minute-back"),
-    _step("greater_than_sign", "skip(60)", "Minute forward", _BACK, name="minute-on"),
+    _step("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
+    _step("full_stop", "step(1)", "Step forward", "Sample back or forward", name="on"),
+    _step("less_than_sign", "skip(-60)", "Minute back", "Minute back or forward",
+          name="minute-back"),
+    _step("greater_than_sign", "skip(60)", "Minute forward", "Minute back or forward",
+          name="minute-on"),
 ]  # fmt: skip
 """The keys that move in time, in the live view."""
 
@@ -119,19 +120,9 @@ _ABOVE_ALL: list[BindingType] = [
         for number in range(1, 10)
     ),
 ]
+_TIME = Binding.Group("Time")
 REPLAY_BINDINGS: list[BindingType] = [
-    _time("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
-    _time("full_stop", "step(1)", "Step forward", "Sample back or forward", name="on"),
-    _time(
-        "less_than_sign", "skip(-60)", "Minute back", "Minute back or forward", name="minute-back"
-    ),
-    _time(
-        "greater_than_sign",
-        "skip(60)",
-        "Minute forward",
-        "Minute back or forward",
-        name="minute-on",
-    ),
+    *(replace(key, group=_TIME) for key in TIME_BINDINGS if isinstance(key, Binding)),
     *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
 ]
 """The keys of a replay. Some have priority over the same keys of other screens."""

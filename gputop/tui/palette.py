@@ -126,13 +126,10 @@ def system_commands(
     of_screen = screen.BINDINGS if isinstance(screen, _SCREENS) else ()
     actions: dict[str, list[Binding]] = {}
     for binding in described(settings, of_screen, app.BINDINGS):
-        if (binding.id or "").startswith("pid."):
-            continue  # a digit is typed
-        if binding.action.startswith("elsewhere"):
-            continue  # it only says where the key works
         owner: DOMNode = app if binding.action.startswith("app.") else screen
-        if not works(owner, binding):
-            continue  # the line of keys leaves it out, too
+        # A digit is typed; `elsewhere` only says where a key works.
+        if binding.action.startswith(("pid", "elsewhere")) or not works(owner, binding):
+            continue
         words = _SYNONYMS.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)
     for words, bindings in actions.items():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input
@@ -21,15 +21,14 @@ from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.messages import Arrived
 from gputop.tui.playback import SPEEDS, Playback
-from gputop.tui.timeline import PastInstant, Timeline
+from gputop.tui.timeline import HeldSnapshot, Timeline
 
 _TICK = 0.05
 """Seconds between two steps of a run, or between two parts of the history that is read."""
 _TREE = {"view.tree": "f5"}
 """The tree moves to F5, as in htop, since `t` asks for a time."""
-_LIVE_ONLY = ("app.refresh", "app.slower", "app.faster", "app.pause")
-_NEVER = ("demo", "retry", "login", "leave_host")
-"""Bindings and actions that only a live machine has."""
+_NEVER = ("refresh_now", "interval", "pause", "demo", "retry", "login", "leave_host")
+"""Actions that only a live machine has."""
 
 
 class ReplayTimeline(Timeline):
@@ -88,7 +87,7 @@ class ReplayTimeline(Timeline):
         return None if past is None else Playback(past)
 
     def _show_past(self, playback: Playback) -> None:
-        self.instant = PastInstant(None, playback)
+        self.instant = HeldSnapshot(None, playback)
         if playback.frame is not None:
             self.interval = playback.frame.interval or self.interval
             self._hold(playback, playback.frame)
@@ -100,9 +99,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     timeline_type = ReplayTimeline
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(binding for binding in GputopApp.BINDINGS
-          if isinstance(binding, Binding)
-          and binding not in TIME_BINDINGS and binding.id not in _LIVE_ONLY),
+        *(binding for binding in GputopApp.BINDINGS if binding not in TIME_BINDINGS),
         *REPLAY_BINDINGS,
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from zlib import crc32
 
 from textual.theme import BUILTIN_THEMES, Theme
@@ -100,12 +101,7 @@ _COLORBLIND = _variables(
 def _ansi(name: str, variables: dict[str, str]) -> Theme:
     """Return Textual's theme of the terminal's own colours, with the roles of gputop."""
     theme = BUILTIN_THEMES[name]
-    return Theme(
-        **{
-            **{field: getattr(theme, field) for field in Theme.__dataclass_fields__},
-            "variables": {**theme.variables, **variables},
-        }
-    )
+    return replace(theme, variables={**theme.variables, **variables})
 
 
 def _rgb(

@@ -20,20 +20,15 @@ from gputop.tui.playback import Playback
 from gputop.tui.snapshot import Snapshot
 
 
-class Paused(NamedTuple):
-    """What a pause shows."""
+class HeldSnapshot(NamedTuple):
+    """What is shown instead of now: a pause, or an instant of the past."""
 
     snapshot: Snapshot | None
-    """None if there was no frame yet: the first one is held."""
+    """None if there was no frame yet: a pause then holds the first one."""
+    playback: Playback | None = None
+    """What moves on from the instant; None in a pause."""
     next_wanted: bool = False
-    """Whether the next frame replaces it."""
-
-
-class PastInstant(NamedTuple):
-    """An instant of the past, and the playback that moves on from it."""
-
-    snapshot: Snapshot | None
-    playback: Playback
+    """Whether the next frame replaces the one that a pause shows."""
 
 
 class Timeline:
@@ -49,7 +44,7 @@ class Timeline:
         self.main, self.interval = main, interval
         self.is_ready = False
         """Whether every widget has been made."""
-        self.instant: Paused | PastInstant | None = None
+        self.instant: HeldSnapshot | None = None
         """What is shown instead of now."""
 
     @property
@@ -68,11 +63,11 @@ class Timeline:
         if instant is None:
             return ""
         age = 0.0 if now is None else now.frame.time - (instant.snapshot or now).frame.time
-        return f"PAST -{duration(age)}" if isinstance(instant, PastInstant) else paused(int(age))
+        return f"PAST -{duration(age)}" if instant.playback else paused(int(age))
 
     @property
     def _playback(self) -> Playback | None:
-        return self.instant.playback if isinstance(self.instant, PastInstant) else None
+        return self.instant and self.instant.playback
 
     def begin_anew(self) -> None:
         """Forget the pause, the past, and what the previous agent was asked."""
@@ -86,20 +81,20 @@ class Timeline:
                 dialog.show_frame(frame)
         self.machine.handle_frame(frame)
         instant = self.instant
-        if isinstance(instant, Paused) and (instant.next_wanted or instant.snapshot is None):
+        if instant and not instant.playback and (instant.next_wanted or instant.snapshot is None):
             self.instant = self._pause()
         if self.instant is not instant or instant is None:
             self.show()
 
     def refresh_values(self) -> None:
         """Ask for a frame, and show it even in a pause."""
-        if isinstance(self.instant, Paused):
+        if self.instant and not self.instant.playback:
             self.instant = self.instant._replace(next_wanted=True)
         self.machine.request(Refresh())
 
     def pause(self) -> None:
         """Hold what is shown, or go on."""
-        self.instant = None if isinstance(self.instant, Paused) else self._pause()
+        self.instant = None if self.instant and not self.instant.playback else self._pause()
         self.show()
 
     def pass_second(self) -> None:
@@ -107,10 +102,10 @@ class Timeline:
         if self.machine.snapshot is None:
             self.show()
 
-    def _pause(self) -> Paused:
+    def _pause(self) -> HeldSnapshot:
         """Return what is shown now, with a history that does not go on."""
         now = self.machine.snapshot
-        return Paused(now and now._replace(history=now.history.copy(), is_paused=True))
+        return HeldSnapshot(now and now._replace(history=now.history.copy(), is_paused=True))
 
     def return_to_now(self) -> bool:
         """Leave the past; return whether it was shown."""
@@ -166,7 +161,7 @@ class Timeline:
     def _hold(self, playback: Playback, frame: Frame) -> None:
         names = LogicalNames(frame)
         snapshot = Snapshot(frame, playback.history, names, self.moment)
-        self.instant = PastInstant(snapshot, playback)
+        self.instant = HeldSnapshot(snapshot, playback)
         self.show()
 
     def _go_live(self) -> None:

@@ -359,7 +359,7 @@ async def test_the_keys_of_a_fleet_are_those_that_do_something() -> None:
         await fleet.press("question_mark")
         here = await fleet.whole_page()
         assert "Log in to this host by hand" in here
-        for words in ("Try a CUDA_VISIBLE_DEVICES", "Tag the process", "Back or forward in time"):
+        for words in ("Try a CUDA_VISIBLE_DEVICES", "Tag the process", "Minute back or forward"):
             assert words not in here
 
 
@@ -382,7 +382,7 @@ async def test_the_keys_of_a_host_are_those_of_its_machine() -> None:
         await all_seen(fleet)
         await fleet.press("down", "enter", "question_mark")
         assert "Try a CUDA_VISIBLE_DEVICES" in fleet.text
-        assert "Back or forward in time" in fleet.text
+        assert "Minute back or forward" in fleet.text
         assert "All, my own, a row a user" not in await fleet.whole_page()
 
 

@@ -10,9 +10,11 @@ from textual.binding import Binding
 from gputop.manual import TOPICS
 from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.list_dialog import ColumnsDialog, ListDialog
+from gputop.tui.glyphs import UNICODE
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
+from gputop.tui.pages.glossary import sections
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
@@ -114,7 +116,7 @@ async def test_the_keys_of_a_fleet_and_of_its_host() -> None:
         assert " Keys of a fleet;" in text
         assert "The screen of this host" in text
         assert OF_MAIN not in text
-        assert "Back or forward in time" not in text
+        assert "Minute back or forward" not in text
         await fleet.press("escape", "enter", "question_mark")
         assert fleet.text.startswith(" Keys of the main screen;")
 
@@ -227,3 +229,12 @@ def test_the_app_and_all_hosts_have_keys() -> None:
     """Those of other classes are looked at above."""
     for owner in (GputopApp, HostsScreen, HelpScreen):
         assert all(binding.tooltip for binding in owner.BINDINGS if isinstance(binding, Binding))
+
+
+def test_no_section_of_the_words_is_empty() -> None:
+    """Most are tables of the manual, which are looked up by their headings."""
+    counts = {name: len(list(words)) for name, words in sections(UNICODE)}
+    assert counts["GPUs"] > 9
+    assert all(counts.values()), counts
+    (hosts,) = (count for name, count in counts.items() if name.startswith("Hosts"))
+    assert hosts > 15  # more than the lamps

@@ -10,9 +10,8 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.panes.lines import width_of
-from gputop.tui.panes.mapping_lines import mapping_line, result_lines, shell_line
+from gputop.tui.panes.mapping_lines import certainty, mapping_line, result_lines, shell_line
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import certainty
 from gputop.tui.panes.paper import Paper
 from tests.builders import gpu, process
 from tests.builders_tui import GIB, frame_of, gpu_of, process_of, uuid_of

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 
 from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet
 from gputop.tui.panes.lines import StyledLine, width_of
+from gputop.tui.panes.page import ScrolledText
 from gputop.tui.panes.paper import LABEL, Paper, title
-from gputop.tui.panes.scrolled_text import ScrolledText
 
 HOSTILE = "[/][red]" + "訓練" * 60 + "x" * 300 + " a b"
 

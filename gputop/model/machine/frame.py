@@ -11,7 +11,7 @@ cycles there (`gc=False`): with a hundred machines that would be a fifth of what
 from collections.abc import Callable
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 

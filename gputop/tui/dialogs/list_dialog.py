@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -18,9 +18,10 @@ from gputop.model.machine.signals import signal_name, signal_number
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, SOMETIMES, USUAL_COLUMNS
 from gputop.settings import PANES, Pane
+from gputop.tui.keys import following
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine, key_words
-from gputop.tui.panes.lines import Lines
+from gputop.tui.panes.lines import MOVES, Lines
 from gputop.tui.terminal.key_queue import SerialInput, keyed
 
 R = TypeVar("R")
@@ -51,8 +52,7 @@ class ListDialog(ModalScreen[R | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "Cancel", id="list.leave", key_display="Esc"),
-        Binding("down,j", "move(1)", "Down", id="list.down", show=False),
-        Binding("up,k", "move(-1)", "Up", id="list.up", show=False),
+        *MOVES[:2],
         Binding("question_mark,f1", "app.help", "Help", id="list.help", show=False),
     ]
     ENTER = "choose"
@@ -145,30 +145,29 @@ class SortDialog(ListDialog[str]):
 
 
 class ShownDialog(ListDialog[R]):
-    """Asks which names of a list to show, by their marks. A subclass gives a key for that, and
-    `line(name)`."""
+    """Asks which names of a list to show, by their marks. A subclass gives a key for that."""
 
-    def __init__(self, title: str, marks: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        title: str,
+        marks: Mapping[str, str],
+        words: Mapping[str, str],
+        sometimes: Collection[str] = (),
+    ) -> None:
+        """`words` stand for the names in the list; those in `sometimes` can also be shown only
+        while they tell something."""
         super().__init__(title)
-        self._names, self._marks = list(marks), dict(marks)
-
-    def line(self, name: str) -> str:
-        """Return the text that stands for a name in the list."""
-        raise NotImplementedError
-
-    def next_mark(self, name: str) -> str:
-        """Return the mark that the key gives to a name."""
-        return _SHOWN if self._marks[name] == _HIDDEN else _HIDDEN
+        self._marks, self._words, self._sometimes = dict(marks), words, sometimes
 
     def lines(self) -> Iterable[str]:
         wide = max(map(len, self._marks.values()))
-        for name in self._names:
-            yield f"{self._marks[name]:<{wide}} {self.line(name)}"
+        return (f"{mark:<{wide}} {self._words[name]}" for name, mark in self._marks.items())
 
     def action_show(self) -> None:
-        """Show or hide the name under the cursor, unless it is the last that is shown."""
-        name = self._names[self._index]
-        marks = {**self._marks, name: self.next_mark(name)}
+        """Give the name under the cursor the next mark, unless it is the last that is shown."""
+        name = [*self._marks][self._index]
+        choices = (_SHOWN, _HIDDEN, _AUTO) if name in self._sometimes else (_SHOWN, _HIDDEN)
+        marks = {**self._marks, name: following(self._marks[name], choices)}
         if any(mark != _HIDDEN for mark in marks.values()):
             self._marks = marks
         self.draw(self._index)
@@ -200,27 +199,22 @@ class ColumnsDialog(ShownDialog[tuple[str, ...]]):
         }
         marks |= {id_: _HIDDEN for id_ in COLUMNS if id_ not in marks}
         del marks["command"]
-        super().__init__("Columns; [auto]: if it has something to show, and fits", marks)
-
-    def line(self, name: str) -> str:
-        return _described(COLUMNS[name])
-
-    def next_mark(self, name: str) -> str:
-        if name in SOMETIMES and self._marks[name] != _AUTO:
-            return _AUTO if self._marks[name] == _HIDDEN else _HIDDEN
-        return _SHOWN if self._marks[name] != _SHOWN else _HIDDEN
+        title = "Columns; [auto]: if it has something to show, and fits"
+        words = {id_: _described(metric) for id_, metric in COLUMNS.items()}
+        super().__init__(title, marks, words, SOMETIMES)
 
     def answer(self, index: int) -> tuple[str, ...]:
         """Return the columns as the settings have them; none if they are the usual ones."""
         ends = {_SHOWN: "", _AUTO: "?"}
-        shown = [f"{name}{ends[mark]}" for name in self._names
-                 if (mark := self._marks[name]) != _HIDDEN]  # fmt: skip
+        shown = [f"{name}{ends[mark]}" for name, mark in self._marks.items() if mark != _HIDDEN]
         chosen = (*shown, "command")
         return () if chosen == USUAL_COLUMNS else chosen
 
     def action_shift(self, step: int) -> None:
-        index = min(max(0, self._index + step), len(self._names) - 1)
-        self._names.insert(index, self._names.pop(self._index))
+        marks = [*self._marks.items()]
+        index = min(max(0, self._index + step), len(marks) - 1)
+        marks.insert(index, marks.pop(self._index))
+        self._marks = dict(marks)
         self.draw(index)
 
 
@@ -235,10 +229,8 @@ class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
     ENTER = "for now"
 
     def __init__(self, shown: Sequence[Pane]) -> None:
-        super().__init__("Panes", {pane: _SHOWN if pane in shown else _HIDDEN for pane in PANES})
-
-    def line(self, name: str) -> str:
-        return PANE_NAMES[name]
+        marks: dict[str, str] = {pane: _SHOWN if pane in shown else _HIDDEN for pane in PANES}
+        super().__init__("Panes", marks, PANE_NAMES)
 
     def answer(self, index: int, keep: bool = False) -> tuple[tuple[Pane, ...], bool]:
         return tuple(pane for pane in PANES if self._marks[pane] == _SHOWN), keep

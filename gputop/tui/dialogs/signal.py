@@ -6,7 +6,7 @@ Its processes are those that it was opened for, whatever the table shows later.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import ClassVar
 
@@ -24,14 +24,14 @@ from gputop.model.processes.target import SignalTarget
 from gputop.protocol.messages import Reply, Signal
 from gputop.tui.dialogs.key_guard import KeyGuard
 from gputop.tui.dialogs.list_dialog import SignalNameDialog
-from gputop.tui.dialogs.parts import DialogButton, DialogNote
 from gputop.tui.dialogs.signal_state import GRACE, WORD, SignalDialogState
 from gputop.tui.messages import ReplyReceiver
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel, KeyLine
-from gputop.tui.panes.lines import Piece, StyledLine
+from gputop.tui.panes.lines import MOVES, Lines, Piece, StyledLine
 from gputop.tui.panes.page import Page
+from gputop.tui.panes.text_lines import TextLines
 from gputop.tui.terminal.key_queue import IgnoresTypeAhead
 from gputop.tui.themes import user_role
 
@@ -51,8 +51,40 @@ _MOVES = frozenset(
 """Keys that do not change what is sent."""
 
 
-class SignalProcesses(Page, can_focus=False):
-    """The list of processes; the keys of the dialog scroll it."""
+class DialogButton(Lines, can_focus=True):
+    """A button. Only Enter presses it: Space tags in the table, and is pressed by accident."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "press", "Press", id="choice.take", show=False),
+    ]
+
+    def __init__(self, label: str, pressed: Callable[[], None], *, id: str) -> None:  # noqa: A002
+        """`pressed` does what the button is for."""
+        super().__init__(id=id)
+        self._pressed = pressed
+        self.label = ""
+        self.say(label)
+
+    def say(self, label: str) -> None:
+        if label != self.label:
+            self.label = label
+            self.styles.width = len(label) + 6
+            self.repaint_changed()
+
+    def action_press(self) -> None:
+        self._pressed()
+
+    def on_focus(self) -> None:
+        self.repaint_changed()
+
+    def on_blur(self) -> None:
+        self.repaint_changed()
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        """Return the label in brackets; a sign before it shows the focus, even without colours."""
+        if self.has_focus:
+            return [(f"{self.glyphs.cursor}[ {self.label} ]", "cursor")]
+        return [(f" [ {self.label} ]", "text")]
 
 
 class WordField(Editor):
@@ -82,10 +114,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         ),
         Binding("right", "app.focus_next", "Next", id="signal.next", show=False),
         Binding("left", "app.focus_previous", "Before", id="signal.previous", show=False),
-        Binding("down,j", "move(1)", "Down", id="signal.down", show=False),
-        Binding("up,k", "move(-1)", "Up", id="signal.up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", id="signal.page-down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", id="signal.page-up", show=False),
+        *MOVES[:4],
         Binding("question_mark,f1", "app.help", "Help", id="signal.help", show=False),
     ]  # fmt: skip
 
@@ -114,8 +143,8 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="signal"):
-            yield SignalProcesses(id="signal-processes")
-            yield DialogNote(id="signal-note")
+            yield Page(id="signal-processes")
+            yield TextLines(id="signal-note")
             with Container(id="signal-choices"):
                 with Horizontal(id="signal-first"):
                     yield DialogButton("Cancel", self.action_leave, id="cancel")
@@ -127,6 +156,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         yield KeyLine(_KEYS, _NEEDED, id="signal-keys")
 
     def on_mount(self) -> None:
+        self.query_one(Page).can_focus = False  # the keys of the dialog scroll it
         self._send_request(self._state.check(uuid.uuid4().hex))
         self.set_interval(1.0, self._second)
         self._guard.close()
@@ -184,10 +214,10 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
             self._show()
 
     def action_move(self, step: int) -> None:
-        self.query_one(SignalProcesses).action_move(step)
+        self.query_one(Page).action_move(step)
 
     def action_page(self, step: int) -> None:
-        self.query_one(SignalProcesses).action_page(step)
+        self.query_one(Page).action_page(step)
 
     def _go(self) -> None:
         request_id, word = uuid.uuid4().hex, self.query_one(Editor).value
@@ -232,7 +262,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
     def _show(self) -> None:
         if not self.is_mounted:
             return
-        state, page = self._state, self.query_one(SignalProcesses)
+        state, page = self._state, self.query_one(Page)
         count = len(state.processes)
         title = f"{state.name} to {counted(count, 'process')}" if count else "Signal"
         if state.host is not None:
@@ -249,17 +279,12 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         note = list(page.paper.wrapped(*self._note()))
         if not lines:
             lines, note = note, []
-        self.query_one(DialogNote).say(note)
-        stacked = self.query_one("#signal-word").display and self._is_narrow
+        self.query_one(TextLines).say(note)
+        stacked = self.query_one("#signal-word").display and page.size.width < _NARROW
         self.query_one("#signal-choices").set_class(stacked, "-stacked")
         around = 3 + len(note) + (2 if stacked else 1)
         page.styles.height = max(1, min(len(lines), self.size.height - around))
         page.show_lines(lines)
-
-    @property
-    def _is_narrow(self) -> bool:
-        """Whether word and button need two lines."""
-        return self.query_one(SignalProcesses).size.width < _NARROW
 
     def _note(self) -> tuple[str, int, str]:
         send, state = self.query_one("#send"), self._state
@@ -296,7 +321,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def _lines(self) -> Iterator[StyledLine]:
         """Yield the processes; what is said of several that follow each other comes once."""
-        page, state = self.query_one(SignalProcesses), self._state
+        page, state = self.query_one(Page), self._state
         held = max((len(process.holds()) for process in state.processes), default=0)
         room = min(held, _MOST_HELD) if page.size.width >= _WIDE else 0
         for status, group in groupby(state.processes, lambda process: [*state.status_of(process)]):
@@ -311,7 +336,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def _line(self, process: SignalTarget, room: int) -> StyledLine:
         """Return the line of a process, with what it holds in `room` cells."""
-        glyphs = self.query_one(SignalProcesses).glyphs
+        glyphs = self.query_one(Page).glyphs
         user = [(glyphs.not_available, "quiet")]
         if process.user:
             user = [(glyphs.text(process.user), user_role(process.user))]

@@ -11,10 +11,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from gputop.model.instants import FORMS, parse_instant
-from gputop.tui.dialogs.parts import DialogNote
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLabel
 from gputop.tui.panes.lines import StyledLine
+from gputop.tui.panes.text_lines import TextLines
 
 _KEYS: StyledLine = [
     (f" {FORMS}  ", "quiet"), ("Enter", "key"), (" go  ", "quiet"), ("Esc", "key"),
@@ -39,14 +39,14 @@ class TimeDialog(ModalScreen[float | None]):
         with Horizontal():
             yield KeyLabel("t", "time", id="time-label")
             yield Editor("", max_length=40, id="time")
-            yield DialogNote()
+            yield TextLines()
 
     def on_mount(self) -> None:
-        self.query_one(DialogNote).say([_KEYS])
+        self.query_one(TextLines).say([_KEYS])
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.query_one(DialogNote).say([_KEYS])
+        self.query_one(TextLines).say([_KEYS])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer, or say what is wrong."""
@@ -57,7 +57,7 @@ class TimeDialog(ModalScreen[float | None]):
         try:
             self.dismiss(parse_instant(event.value, self._shown))
         except ValueError:
-            self.query_one(DialogNote).say([_WRONG])
+            self.query_one(TextLines).say([_WRONG])
 
     def action_leave(self) -> None:
         self.dismiss(None)

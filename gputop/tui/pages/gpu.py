@@ -9,23 +9,27 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from gputop.model.health.findings import findings
+from gputop.model.health.unaccounted import is_notable
+from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, Reservation
 from gputop.model.machine.limits import limits
 from gputop.model.machine.summary import job_words, reserved_words
-from gputop.model.machine.text import clock_time, counted, duration, ranges, short_name
+from gputop.model.machine.text import MISSING, clock_time, counted, duration, ranges, short_name
 from gputop.model.machine.topology import ITSELF, MEANINGS, nvlinks, rating
 from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
 from gputop.model.metrics.metric import Metric
+from gputop.tui.keys import following
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu_processes import processes
-from gputop.tui.pages.gpu_summary import summary_lines
 from gputop.tui.pages.graph import GraphScreen
+from gputop.tui.pages.health import finding_lines
 from gputop.tui.pages.mig import mig_lines
 from gputop.tui.panes.columns import crop_or_pad
-from gputop.tui.panes.gpu_cells import lines_of
+from gputop.tui.panes.gpu_cells import lines_of, worded
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
@@ -39,6 +43,8 @@ _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm",
 _LABEL = 14
 _CELL = 38
 """Cells that a metric takes at least."""
+_IDLE = 10.0
+"""Seconds without work that are worth mentioning."""
 _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
@@ -77,7 +83,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
         """Go to the next GPU or MIG device in the order of the table, or to the one before."""
         parts = [line.part for line in lines_of(self.shown.frame)] if self.shown else []
         if self.shown is not None and self._part in parts:
-            self._part = parts[(parts.index(self._part) + step) % len(parts)]
+            self._part = following(self._part, parts, step)
             self.show_frame(self.shown)
             self.query_one(Page).action_end(0)
 
@@ -108,7 +114,7 @@ def gpu_lines(
     yield []
     yield headline(shown.frame, f"GPU {gpu.index}  {short_name(gpu.name)}")
     yield from _state(paper, gpu, gone)
-    yield from summary_lines(paper, shown.frame, gpu)
+    yield from _summary(paper, shown.frame, gpu)
     if gpu.reservation is not None:
         yield from paper.wrapped(_reserved(gpu.reservation, shown.frame.time), 1, "notice")
     if gpu.slurm_job is not None:
@@ -138,6 +144,71 @@ def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
         yield from paper.wrapped(text, 1)
     if gpu.state == "lost" and gpu.error is not None:
         yield from paper.wrapped(gpu.error, 1, "alarm")
+
+
+def _summary(paper: Paper, frame: Frame, gpu: Gpu) -> Iterator[StyledLine]:
+    """Yield a line for each question, and all findings: first, if the values are old. Nothing is
+    said of what is not known."""
+    lines = [line for each in findings(frame, gpu) for line in finding_lines(paper, each)]
+    if gpu.state == "answers":
+        yield from _answers(paper, frame, gpu)
+        yield from lines
+    else:
+        yield from lines
+        yield from _answers(paper, frame, gpu)
+    if not lines and gpu.state == "answers" and frame.reported_by is None:
+        yield from paper.labelled("health", "nothing found")
+
+
+def _answers(paper: Paper, frame: Frame, gpu: Gpu) -> Iterator[StyledLine]:
+    people, is_odd = who(frame, gpu), is_notable(gpu.memory_unaccounted)
+    answers = {
+        "load": _load(paper, gpu),
+        "memory": [
+            *_of(paper, gpu, "memory_used", "memory_total", "{} in use"),
+            *_known(paper, gpu, "memory_free", "{} free"),
+            *(_known(paper, gpu, "memory_unaccounted", "{} unaccounted") if is_odd else ()),
+        ],
+        "who": [] if people == MISSING else [people],
+        "clocks": _clocks(paper, gpu),
+        "power": [
+            *_of(paper, gpu, "power", "power_limit"),
+            *_known(paper, gpu, "temperature"),
+        ],
+    }
+    for label, words in answers.items():
+        yield from paper.labelled(label, ", ".join(words) or paper.glyphs.not_available)
+
+
+def _load(paper: Paper, gpu: Gpu) -> Iterator[str]:
+    yield from _known(paper, gpu, "utilization")
+    if gpu.activity is not None and gpu.activity.doing is not None:
+        yield f"{gpu.activity.doing} in the last half minute"
+    if gpu.idle_for is not None and gpu.idle_for >= _IDLE:
+        yield from _known(paper, gpu, "idle_for", "no work for {}")
+
+
+def _clocks(paper: Paper, gpu: Gpu) -> Iterator[str]:
+    yield from _of(paper, gpu, "sm_clock", "sm_clock_max")
+    yield from _of(paper, gpu, "memory_clock", "clocks.memory_max", "memory {}")
+    yield from _known(paper, gpu, "pstate")
+    if gpu.throttle is not None and gpu.throttle.reasons:
+        yield from _known(paper, gpu, "throttle.reasons", "held back by {}")
+
+
+def _known(paper: Paper, gpu: Gpu, id_: str, words: str = "{}") -> Iterator[str]:
+    """Yield a value in words, unless it is not known."""
+    if (value := GPU[id_].read(gpu)) is not None:
+        yield words.format(graph.with_unit(GPU[id_], value, paper.glyphs.degree))
+
+
+def _of(paper: Paper, gpu: Gpu, id_: str, most: str, words: str = "{}") -> Iterator[str]:
+    """Yield a value and the most that it can be, which has the same unit; or the value alone."""
+    value = GPU[id_].read(gpu)
+    if value is None or GPU[most].read(gpu) is None:
+        yield from _known(paper, gpu, id_, words)
+    else:
+        yield from _known(paper, gpu, most, words.format(f"{GPU[id_].show(value)} of {{}}"))
 
 
 def _reserved(reservation: Reservation, now: float) -> str:
@@ -176,13 +247,9 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
 
 def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu) -> StyledLine:
     value = metric.read(gpu)
+    role = "quiet" if value is None else "text"
     label: Piece = (f"  {metric.label:<{_LABEL}}", "quiet")
-    if value is None:
-        shown: Piece = (paper.glyphs.not_available, "quiet")
-    else:
-        text = graph.with_unit(metric, value, paper.glyphs.degree)
-        shown = (paper.glyphs.text(text), "text")
-    return [label, shown]
+    return [label, (worded(metric, value, paper.glyphs), role)]
 
 
 def _graphs(paper: Paper, history: History, gpu: Gpu, span: float) -> Iterator[StyledLine]:
@@ -210,12 +277,7 @@ def _graph(
     curve = graph.line(values, slots, len(history.times))
     highest, now = peak(curve), peak(values[-1:])
     top = graph.ceiling([gpu], id_, highest or 0.0)
-
-    def text(value: float | None) -> str:
-        if value is None:
-            return glyphs.not_available
-        return graph.with_unit(metric, value, glyphs.degree)
-
+    text = partial(worded, metric, glyphs=glyphs)
     words: StyledLine = [(f"  {metric.label} ", "text"),
                          (f"{text(now)}  peak {text(highest)}", "quiet")]  # fmt: skip
     yield crop_or_pad(words, width, glyphs.ellipsis, left=True)

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import KEPT
+from gputop.tui.keys import following
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.panes.graph import Curve, Graph
 from gputop.tui.panes.heading import described_key
@@ -64,9 +65,7 @@ class GraphScreen(PageScreen[None]):
 
     def action_metric(self, step: int) -> None:
         """Go to the next metric that has values."""
-        metrics = self._metrics() or [self._metric]
-        at = metrics.index(self._metric) if self._metric in metrics else -1
-        self._metric = metrics[(at + step) % len(metrics)]
+        self._metric = following(self._metric, self._metrics() or [self._metric], step)
         self.draw()
 
     def action_overlay(self) -> None:

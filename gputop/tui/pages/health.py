@@ -107,21 +107,22 @@ def _summary(paper: Paper, frame: Frame, on_gpus: bool, on_processes: bool) -> I
     """Say how bad it is; something may have been found `on_gpus` or `on_processes`."""
     alarms, gpus = len(in_alarm(frame)), counted(len(frame.gpus), "GPU")
     silent = sum(gpu.is_overdue for gpu in frame.gpus)
+    role = "text"
     if alarms:
-        words = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention."
-        yield from paper.wrapped(words, 2, "alarm")
+        words, role = f"{alarms} of {gpus} need{'s' * (alarms == 1)} attention.", "alarm"
     elif on_processes:
-        yield from paper.wrapped("No GPU is broken; some processes have wrong variables.")
+        words = "No GPU is broken; some processes have wrong variables."
     elif on_gpus:
-        yield from paper.wrapped("Nothing is broken; some things are worth knowing.")
+        words = "Nothing is broken; some things are worth knowing."
     elif silent:
         words = f"Nothing was found, but {silent} of {gpus} do{'es' * (silent == 1)} not answer."
-        yield from paper.wrapped(words, 2, "notice")
+        role = "notice"
     elif frame.reported_by is not None and not _tells_findings(frame):
         words = f"Not known: {frame.reported_by} does not say what is wrong with {gpus}."
-        yield from paper.wrapped(words, 2, "notice")
+        role = "notice"
     else:
-        yield from paper.wrapped(f"All is well: nothing was found on {gpus}.", 2, "good")
+        words, role = f"All is well: nothing was found on {gpus}.", "good"
+    return paper.wrapped(words, 2, role)
 
 
 def _tells_findings(frame: Frame) -> bool:

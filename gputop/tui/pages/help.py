@@ -16,6 +16,7 @@ from textual.widgets import Input
 
 from gputop.manual import TOPICS, laid_out, page
 from gputop.model.machine.text import printable
+from gputop.tui.keys import following
 from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
@@ -133,8 +134,7 @@ class HelpScreen(PageScreen[None]):
         self._page.action_end(last)
 
     def action_turn(self, step: int) -> None:
-        at = self._topics.index(self._topic) if self._topic in self._topics else -1
-        self._open(self._topics[(at + step) % len(self._topics)])
+        self._open(following(self._topic, self._topics, step))
 
     def action_contents(self) -> None:
         self._open(_CONTENTS)
@@ -237,7 +237,7 @@ def _group(paper: Paper, name: str, entries: Iterable[KeyEntry]) -> Iterator[Sty
     yield [(f" {name}", "heading")]
     whole = paper._replace(width=paper.width + 1)  # the next column begins with a blank
     for keys, text in entries:
-        yield from _explained(whole, f" {keys:<{_KEY}}", text)
+        yield from whole.led((f" {keys:<{_KEY}}", "key"), text)
 
 
 def _words(paper: Paper) -> Iterator[StyledLine]:
@@ -249,7 +249,7 @@ def _words(paper: Paper) -> Iterator[StyledLine]:
         words = list(definitions)
         half = -(-len(words) // count)
         left, right = (
-            (line for word, text in some for line in _explained(part, f"  {word:<{_WORD}} ", text))
+            (line for word, text in some for line in part.led((f"  {word:<{_WORD}} ", "key"), text))
             for some in (words[:half], words[half:])
         )
         yield from _beside(left, right, part)
@@ -261,9 +261,3 @@ def _beside(
     nothing: StyledLine = []
     for here, there in zip_longest(left, right, fillvalue=nothing):
         yield [*crop_or_pad(here, half.width, "", left=True), *there]
-
-
-def _explained(paper: Paper, lead: str, text: str) -> Iterator[StyledLine]:
-    for line in paper.wrapped(text, len(lead)):
-        yield [(lead, "key"), *line[1:]]
-        lead = " " * len(lead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -26,8 +27,7 @@ from gputop.tui.panes.heading import (
     key_words,
 )
 from gputop.tui.panes.lines import Lines
-from gputop.tui.panes.mapping import Label, MappingControl
-from gputop.tui.panes.mapping_result import MappingResultView
+from gputop.tui.panes.mapping import Label, MappingControl, MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
@@ -63,12 +63,6 @@ _LEAST = 3
 _BESIDE = 140
 """From this many cells on the tables may stand side by side."""
 _key = partial(described_key, "Mapping", area="whole")
-
-
-class MappingTextView(MappingResultView, can_focus=True):
-    """The remarks on a mapping, without its devices: the tables have these."""
-
-    with_devices = False
 
 
 class MappingScreen(Screen[None]):
@@ -109,7 +103,7 @@ class MappingScreen(Screen[None]):
         with Container(id="tables"):
             yield LogicalTable(self._state, id="logical")
             yield PhysicalTable(self._state, id="physical")
-        yield MappingTextView(self._state, id="sentences")
+        yield MappingResultView(self._state, with_devices=False, id="sentences")
         yield KeyLine(self._words, with_notes=True, id="whole-keys")
 
     @property
@@ -151,7 +145,7 @@ class MappingScreen(Screen[None]):
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
         self.query_one(LogicalTable).show_result()
         self.query_one(PhysicalTable).show_result()
-        self.query_one(MappingTextView).show_result(editor.offer)
+        self.query_one(MappingResultView).show_result(editor.offer)
         self._arrange()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -221,7 +215,7 @@ class MappingScreen(Screen[None]):
 
     def _typed(self, name: str) -> str:
         state = self._state
-        return state.query.order or "" if name == "order" else state.fields[name]
+        return state.query.order or "" if name == "order" else state.fields.get(name, "")
 
     def _arrange(self) -> None:
         """Share the lines: the fields first, then all rows, if they fit."""
@@ -249,16 +243,18 @@ class MappingScreen(Screen[None]):
 
 
 def _layers(fields: dict[str, str]) -> Layers:
+    """Return what the fields say that have a text."""
+    typed = defaultdict(str, fields)
     try:
-        fraction = float(fields["fraction"]) if fields["fraction"] else None
-        rank = int(fields["local-rank"]) if fields["local-rank"] else None
+        fraction = float(typed["fraction"]) if typed["fraction"] else None
+        rank = int(typed["local-rank"]) if typed["local-rank"] else None
     except ValueError as error:
         raise UsageError(str(error)) from None
     return read_layers(
-        fields["tf-visible"] or None,
-        [gpu.strip() for gpu in fields["tf-logical"].split(";") if gpu.strip()],
+        typed["tf-visible"] or None,
+        [gpu.strip() for gpu in typed["tf-logical"].split(";") if gpu.strip()],
         fraction,
-        jax_visible=fields["jax-visible"] or None,
+        jax_visible=typed["jax-visible"] or None,
         local_rank=rank,
-        device=fields["request"] or None,
+        device=typed["request"] or None,
     )

@@ -10,10 +10,9 @@ from gputop.model.cuda.frameworks import device_name
 from gputop.model.cuda.mapping import bus_id
 from gputop.model.machine.text import printable, short_name
 from gputop.tui.panes.columns import Column
-from gputop.tui.panes.lines import Piece, spread
-from gputop.tui.panes.mapping_lines import occupancy
+from gputop.tui.panes.lines import Piece, StyledLine, spread
+from gputop.tui.panes.mapping_lines import certainty, occupancy, without_devices
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import certainty, without_devices
 from gputop.tui.panes.table import ColumnTable
 
 _NAMES = (
@@ -75,24 +74,14 @@ class DeviceTable(ColumnTable[NamedDevice]):
         """Return what the rule says before the count of rows."""
         return []
 
-    def _text(
-        self,
-        id_: str,
-        label: str,
-        least: int,
-        most: int,
-        rank: int,
-        text: Callable[[NamedDevice], str],
-    ) -> Column[NamedDevice]:
-        def draw(named: NamedDevice, width: int) -> Sequence[Piece]:
-            return [(self.glyphs.text(printable(text(named), 400)), "text")]
-
-        return Column(id_, label, least, most, rank, draw, left=True)
+    def _text(self, text: Callable[[NamedDevice], str]) -> Callable[[NamedDevice, int], StyledLine]:
+        """Return what draws a cell of text."""
+        return lambda named, _: [(self.glyphs.text(printable(text(named), 400)), "text")]
 
     def _device(self, rank: int) -> Column[NamedDevice]:
         wanted = max((len(_device(named)) for named in self._rows), default=0)
         width = max(6, min(wanted, 34 if self.size.width >= 120 else 28))
-        return self._text("device", "DEVICE", width, width, rank, _device)
+        return Column("device", "DEVICE", width, width, rank, self._text(_device), left=True)
 
     def _room(self, rank: int) -> list[Column[NamedDevice]]:
         def unused(named: NamedDevice, width: int) -> Sequence[Piece]:
@@ -122,7 +111,7 @@ class LogicalTable(DeviceTable):
         return [
             *(self._named(*name) for name in _NAMES),
             self._device(1),
-            self._text("bus", "BUS ID", 12, 12, 4, lambda named: bus_id(named.device)),
+            Column("bus", "BUS ID", 12, 12, 4, self._text(_bus), left=True),
             *self._room(3),
         ]
 
@@ -167,10 +156,10 @@ class PhysicalTable(DeviceTable):
         return [
             self._device(0),
             Column("logical", "CUDA", 7, 7, 0, self._logical, left=True),
-            self._text("bus", "BUS ID", 12, 12, 2, lambda named: bus_id(named.device)),
+            Column("bus", "BUS ID", 12, 12, 2, self._text(_bus), left=True),
             *self._room(5),
-            self._text("uuid", "UUID", 40, 40, 6, _uuid),
-            self._text("why", "HIDDEN BECAUSE", 24, 60, 1, lambda named: named.reason),
+            Column("uuid", "UUID", 40, 40, 6, self._text(_uuid), left=True),
+            Column("why", "HIDDEN BECAUSE", 24, 60, 1, self._text(_reason), left=True),
         ]
 
     def _logical(self, named: NamedDevice, width: int) -> Sequence[Piece]:
@@ -192,3 +181,11 @@ def _device(named: NamedDevice) -> str:
 
 def _uuid(named: NamedDevice) -> str:
     return (named.device.mig_uuid if named.device.instance else named.device.uuid) or ""
+
+
+def _bus(named: NamedDevice) -> str:
+    return bus_id(named.device)
+
+
+def _reason(named: NamedDevice) -> str:
+    return named.reason

@@ -259,6 +259,12 @@ def _waiting(state: ProcessPageState) -> str | None:
     return "being read" if state.refused is None else f"unknown: {state.refused}"
 
 
+def _no_variables(state: ProcessPageState) -> str:
+    """Return why no variables were read."""
+    missing = "unset" if state.detail is None else state.detail.missing
+    return _waiting(state) or _NO_VARIABLES.get(missing, "none")
+
+
 def _gpu_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
     detail = state.detail
     if detail is not None and detail.variables is not None:
@@ -267,9 +273,7 @@ def _gpu_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine
         variables = state.mapping.environ.variables
         values = [(name, printable(value, 400)) for name, value in variables.items()]
     else:
-        missing = "unset" if detail is None else detail.missing
-        words = _NO_VARIABLES.get(missing, _waiting(state) or "none")
-        yield from paper.quiet(words)
+        yield from paper.quiet(_no_variables(state))
         return
     for name, value in values:
         yield from paper.wrapped(f"{name}={value}")
@@ -280,8 +284,7 @@ def _gpu_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine
 def _other_variables(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
     detail = state.detail
     if detail is None or detail.variables is None:
-        words = _waiting(state) or _NO_VARIABLES.get(detail.missing if detail else "unset")
-        yield from paper.quiet(words or "none")
+        yield from paper.quiet(_no_variables(state))
         return
     others = [variable for variable in detail.variables if variable.kind == "other"]
     secrets = [variable.name for variable in detail.variables if variable.kind == "secret"]

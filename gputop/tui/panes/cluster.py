@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from gputop.model.fleet.cluster import Cluster, ClusterNode, ClusterState, ModelCount
 from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
@@ -11,7 +11,7 @@ from gputop.tui.panes.columns import Column, crop_or_pad, cut
 from gputop.tui.panes.gpu_cells import bar, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
-from gputop.tui.panes.lines import Lines, Piece
+from gputop.tui.panes.lines import Lines, Piece, StyledLine
 from gputop.tui.themes import LEVEL_ROLES
 
 _QUANTILES = ("10th percentile ", "median ", "90th ")
@@ -44,83 +44,53 @@ def cluster_facts(cluster: Cluster | None, server: str, width: int) -> Facts:
     yield [(cluster.exporter, "quiet")]
 
 
-class ClusterNote(Lines):
-    """Why no newer values arrive; hidden while they do."""
-
-    _words = ""
-
-    def show_state(self, state_: ClusterState) -> None:
-        old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
-        self._words = self.glyphs.text(f"{state_.error}{old}")
-        self.display = bool(state_.error)
-        self.repaint_changed()
-
-    def pieces(self, y: int) -> Iterable[Piece]:
-        words: Piece = (f" {self.glyphs.warning} {self._words}", "alarm")
-        return crop_or_pad([words], self.size.width, self.glyphs.ellipsis, left=True)
+def cluster_note(state_: ClusterState) -> Piece:
+    """Return why no newer values arrive."""
+    old = "" if state_.age is None else f" (what is shown is {duration(state_.age)} old)"
+    words = Lines.glyphs.text(f"{state_.error}{old}")
+    return f" {Lines.glyphs.warning} {words}", "alarm"
 
 
-class ClusterSums(Lines):
-    """A line for each of the most frequent models, one for the utilization of all GPUs, and one if
-    no host has a free GPU."""
+def cluster_sums(cluster: Cluster | None, thresholds: Thresholds) -> list[StyledLine]:
+    """Return a line for each of the most frequent models, one for the utilization of all GPUs, and
+    one if no host has a free GPU; none before anything is free."""
+    if cluster is None:
+        return []
+    lines = [*_models(cluster.models), _utilization(cluster, thresholds)]
+    if cluster.free == 0:
+        lines.append([(" no host has a free GPU", "notice")])
+    return lines
 
-    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._thresholds = thresholds
-        self._state = ClusterState()
 
-    def show_state(self, state_: ClusterState) -> None:
-        self._state = state_
-        self.repaint_changed()
+def _models(models: Sequence[ModelCount]) -> Iterator[StyledLine]:
+    shown = models if len(models) <= MODELS else models[: MODELS - 1]
+    for model in shown:
+        yield _model(short_name(model.model), model.gpus, model.free)
+    if rest := models[len(shown) :]:
+        free = [model.free for model in rest if model.free is not None]
+        gpus = sum(model.gpus for model in rest)
+        yield _model(f"{len(rest)} other models", gpus, sum(free) if free else None)
 
-    @property
-    def wanted(self) -> int:
-        """How many lines there are to show."""
-        return len(self._lines())
 
-    def pieces(self, y: int) -> Iterable[Piece]:
-        lines = self._lines()
-        return lines[y] if y < len(lines) else ()
+def _model(name: str, gpus: int, free: int | None) -> StyledLine:
+    glyphs = Lines.glyphs
+    label = crop_or_pad([(glyphs.text(name), "text")], 22, glyphs.ellipsis, left=True)
+    count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
+    words = "free unknown" if free is None else f"{free:,} free"
+    share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
+    used = bar(share, _BAR, "load", glyphs)
+    return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
+            (words, _free_role(free))]  # fmt: skip
 
-    def _lines(self) -> list[list[Piece]]:
-        cluster = self._state.cluster
-        if cluster is None:
-            return []
-        lines = [*self._models(cluster.models), self._utilization(cluster)]
-        if cluster.free == 0:
-            lines.append([(" no host has a free GPU", "notice")])
-        return lines
 
-    def _models(self, models: Sequence[ModelCount]) -> Iterable[list[Piece]]:
-        shown = models if len(models) <= MODELS else models[: MODELS - 1]
-        for model in shown:
-            yield self._model(short_name(model.model), model.gpus, model.free)
-        if len(shown) < len(models):
-            rest = models[len(shown) :]
-            free = [model.free for model in rest if model.free is not None]
-            yield self._model(
-                f"{len(rest)} other models",
-                sum(model.gpus for model in rest),
-                sum(free) if free else None,
-            )
-
-    def _model(self, name: str, gpus: int, free: int | None) -> list[Piece]:
-        label = crop_or_pad([(self.glyphs.text(name), "text")], 22, self.glyphs.ellipsis, left=True)
-        count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
-        words = "free unknown" if free is None else f"{free:,} free"
-        share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
-        used = bar(share, _BAR, "load", self.glyphs)
-        return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
-                (words, _free_role(free))]  # fmt: skip
-
-    def _utilization(self, cluster: Cluster) -> list[Piece]:
-        pieces: list[Piece] = [(" utilization: ", "quiet")]
-        if cluster.quantiles is None:
-            return [*pieces, (self.glyphs.not_available, "quiet")]
-        for number, (words, share) in enumerate(zip(_QUANTILES, cluster.quantiles, strict=True)):
-            pieces.append((f"{', ' if number else ''}{words}", "quiet"))
-            pieces.append((f"{percent(share)}%", load_role(share, self._thresholds)))
-        return pieces
+def _utilization(cluster: Cluster, thresholds: Thresholds) -> StyledLine:
+    pieces: StyledLine = [(" utilization: ", "quiet")]
+    if cluster.quantiles is None:
+        return [*pieces, (Lines.glyphs.not_available, "quiet")]
+    for number, (words, share) in enumerate(zip(_QUANTILES, cluster.quantiles, strict=True)):
+        pieces.append((f"{', ' if number else ''}{words}", "quiet"))
+        pieces.append((f"{percent(share)}%", load_role(share, thresholds)))
+    return pieces
 
 
 def _free_role(free: int | None) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gputop.model.health.activity import BY_UTILIZATION
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.text import GIB, MISSING, percent, three_digits
+from gputop.model.metrics import graph
+from gputop.model.metrics.metric import Metric
 from gputop.settings import Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.lines import Piece, width_of
@@ -56,6 +58,13 @@ def lines_of(frame: Frame) -> list[GpuLine]:
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:
     """Return a value; an unknown one (MISSING) becomes a quiet sign."""
     return glyphs.value(text), "quiet" if text == MISSING else role
+
+
+def worded(metric: Metric[Gpu], value: Any, glyphs: GlyphSet) -> str:
+    """Return a value of a metric with its unit; an unknown one is a sign."""
+    if value is None:
+        return glyphs.not_available
+    return glyphs.text(graph.with_unit(metric, value, glyphs.degree))
 
 
 def load_role(share: float, thresholds: Thresholds) -> str:

@@ -52,7 +52,8 @@ class Occupants:
             since = []
         pieces = self._names(line, room - width_of(since))
         left = room - width_of([*pieces, *since])
-        claim = self._reserved(line, left, bool(pieces)) or self._held(line, left, bool(pieces))
+        claims = self._reserved(line, left, bool(pieces)) + self._held(line, bool(pieces))
+        claim = next((words for words in claims if width_of(words) <= left), [])
         if pieces:
             pieces += [*since, *claim]
         elif claim:
@@ -91,9 +92,9 @@ class Occupants:
         is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
 
-    def _reserved(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
-        """Return who has reserved the GPU but is not on it, in the longest words that fit. After
-        the names of `others`, who are on it, the name is never cut, but may be left out."""
+    def _reserved(self, line: GpuLine, room: int, others: bool) -> list[list[Piece]]:
+        """Return who has reserved the GPU but is not on it, in words from long to short. After
+        the names of `others`, who are on it, the name is never cut."""
         reservation = summary.pending_reservation(self._frame, line.gpu)
         if line.device is not None:
             reservation = None if others else line.device.reservation
@@ -110,14 +111,12 @@ class Occupants:
             [(short.rstrip(), "notice")],
         ]
         if others:
-            choices = choices[:2]
-        elif room < len(short) + _SHORT_NAME:
-            choices = choices[3:]
-        return next((pieces for pieces in choices if width_of(pieces) <= room), [])
+            return choices[:2]
+        return choices[3:] if room < len(short) + _SHORT_NAME else choices
 
-    def _held(self, line: GpuLine, room: int, others: bool) -> list[Piece]:
-        """Return which job of Slurm holds the GPU without a process on it, in the longest words
-        that fit, and whose it is."""
+    def _held(self, line: GpuLine, others: bool) -> list[list[Piece]]:
+        """Return which job of Slurm holds the GPU without a process on it, and whose it is, in
+        words from long to short."""
         job = summary.pending_job(self._frame, line.gpu) if line.device is None else None
         if job is None:
             return []
@@ -126,14 +125,13 @@ class Occupants:
             [(self._glyphs.text(job.user), user_role(job.user))] if job.user else []
         )
         blank = " " * bool(owner)
-        choices: list[list[Piece]] = [
+        if others:
+            return [[(" held by ", "notice"), *owner]] if owner else []
+        return [
             [*owner, (f"{blank}Slurm {number.removeprefix('Slurm ')}", "notice")],
             [*owner, (f"{blank}{number}", "notice")],
             [(number, "notice")],
         ]
-        if others:
-            choices = [[(" held by ", "notice"), *owner]] if owner else []
-        return next((pieces for pieces in choices if width_of(pieces) <= room), [])
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
         gpu, device = line.gpu, line.device

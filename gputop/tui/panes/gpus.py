@@ -54,11 +54,6 @@ class GpuPane(ColumnTable[GpuLine]):
         self.post_message(self.Chosen(line.part))
 
     @property
-    def history_id(self) -> str:
-        """The metric that the short history shows."""
-        return self._history.metric_id
-
-    @property
     def graphed_id(self) -> str:
         """The metric that graphs of all GPUs begin with."""
         return self._history.graphed_id
@@ -87,7 +82,7 @@ class GpuPane(ColumnTable[GpuLine]):
             else:
                 low, high = (self._rows[n - 1].gpu.index for n in (first, last))
                 words.append(f"GPU {low if low == high else f'{low}-{high}'} of {total}")
-        if not self.head_lines and self.history_id != HISTORIES[0]:
+        if not self.head_lines and self._history.metric_id != HISTORIES[0]:
             words.append(f"history: {self._history.words}")
         return ", ".join(words)
 

@@ -14,6 +14,7 @@ from gputop.model.metrics import graph
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
 from gputop.tui.panes.columns import crop_or_pad
+from gputop.tui.panes.gpu_cells import worded
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
 from gputop.tui.panes.plot import Canvas, dots_across, peak
 from gputop.tui.terminal import drawing
@@ -278,9 +279,7 @@ class Graph(Lines):
         return self._text(trace, trace.now), self._text(trace, peak(trace.values))
 
     def _text(self, trace: _CurveTrace, value: float | None) -> str:
-        if value is None:
-            return self.glyphs.not_available
-        return graph.with_unit(GPU[trace.curve.id], value, self.glyphs.degree)
+        return worded(GPU[trace.curve.id], value, self.glyphs)
 
     def _legend(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
         front = self._in_front(traces)

@@ -14,7 +14,7 @@ from gputop.model.metrics import graph
 from gputop.model.metrics.history import History
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import crop_or_pad
-from gputop.tui.panes.gpu_cells import load_role
+from gputop.tui.panes.gpu_cells import load_role, value
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread
 from gputop.tui.panes.plot import Canvas, dots_across
 
@@ -135,9 +135,7 @@ class HistoryPane(Lines):
         return spread(left, right, self.size.width, (line, "track"))
 
     def _label(self, shown: _SmallGraph, cells: int) -> StyledLine:
-        is_known = shown.now != MISSING
-        now = (shown.now, "text") if is_known else (self.glyphs.not_available, "quiet")
-        pieces = [(f"{shown.label} ", "quiet"), now]
+        pieces = [(f"{shown.label} ", "quiet"), value(shown.now, self.glyphs)]
         return crop_or_pad(pieces, cells, self.glyphs.ellipsis, left=True)
 
 

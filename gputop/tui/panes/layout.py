@@ -98,7 +98,7 @@ class PaneLayout:
 
     def _arrange_mapping(self, mapping: MappingPane) -> int:
         height, lines = self._screen.size.height, 1
-        mapping.set_class(not self.mapping_open, "-line")
+        mapping.open(self.mapping_open)
         mapping.display = "mapping" in self.shown and (self.mapping_open or height >= _TINY)
         if self.mapping_open:
             most = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))

@@ -12,13 +12,21 @@ from textual.screen import Screen
 
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
-from gputop.tui.messages import Note
+from gputop.tui.messages import Note, ResultShown
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import ValueInput
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
-from gputop.tui.panes.mapping_result import MappingLine, MappingResultView
+from gputop.tui.panes.mapping_lines import (
+    certainty,
+    mapping_line,
+    result_lines,
+    setting,
+    shell_line,
+    variable,
+)
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.mapping_text import certainty, setting, variable
+from gputop.tui.panes.page import Page
+from gputop.tui.panes.paper import Paper
 
 _LEAST_EDITOR = 24
 """The order is left out if the editor would have fewer cells than this."""
@@ -41,6 +49,48 @@ class Label(Lines):
         return self._pieces
 
 
+class MappingResultView(Page, can_focus=False):
+    """The mapping, a line for each device, then the remarks on it; the line for a shell is last.
+
+    The keys of the editor scroll it.
+    """
+
+    def __init__(
+        self, state: MappingState, *, with_devices: bool = True, id: str  # noqa: A002
+    ) -> None:  # fmt: skip
+        """`with_devices`: whether it has a line for each device, as no table has."""
+        super().__init__(id=id)
+        self._state, self._with_devices = state, with_devices
+        self._offer: str | None = None
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self.show_result(self._offer)
+
+    def show_result(self, offer: str | None) -> None:
+        """Show the current result; `offer` is the completion that the editor suggests."""
+        self._offer = offer
+        self.show_lines(list(result_lines(self._state, self.paper, offer, self._with_devices)))
+        self.post_message(ResultShown())
+
+    @property
+    def lines(self) -> int:
+        """How many lines the result takes, with the one for a shell."""
+        return len(self.text.lines) + 1
+
+    @property
+    def visible_lines(self) -> int:
+        """The number of visible rows; if there is more than one line, the last is the shell's."""
+        return max(1, self.size.height - 1) if self.size.height else 0
+
+    def pieces(self, y: int) -> Iterable[Piece]:
+        is_short = self.size.height == 1
+        foot = min(len(self.text.lines), self.size.height - 1)
+        if y == foot and not is_short:
+            return shell_line(self._state, self.paper, self.text.span(self.visible_lines))
+        return super().pieces(y)
+
+
 class MappingPane(Vertical):
     """The value, the order, and what they mean; one line until the user opens it.
 
@@ -56,16 +106,17 @@ class MappingPane(Vertical):
     def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._state = state
+        self.is_open = True
+        """Whether it takes more than a line."""
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="mapping-head"):
+        with Horizontal():
             yield Label(id="mapping-name")
             editor = ValueInput(self._state, self.show_result, id="mapping-value")
             editor.is_open = False
             yield editor
             yield Label(id="mapping-state")
         yield MappingResultView(self._state, id="mapping-result")
-        yield MappingLine(self._state, id="mapping-line")
 
     def on_mount(self) -> None:
         self._show_head()
@@ -81,6 +132,13 @@ class MappingPane(Vertical):
         if self.screen.focused is not editor:
             editor.is_open = False
         self.show_result()
+
+    def open(self, is_open: bool) -> None:
+        """Show the editor and the result, or one line."""
+        if self.is_open != is_open:
+            self.is_open = is_open
+            self.set_class(not is_open, "-line")
+            self._show_head()
 
     @property
     def lines(self) -> int:
@@ -109,17 +167,24 @@ class MappingPane(Vertical):
         editor = self.query_one(ValueInput)
         editor.show_state()
         self._show_head()
-        if self.has_class("-line"):
-            self.query_one(MappingLine).repaint_changed()
-        else:
+        if self.is_open:
             self.query_one(MappingResultView).show_result(editor.offer)
 
     def _show_head(self) -> None:
+        self.query_one(ValueInput).display = self.is_open and self._state.followed is None
+        if self.is_open:
+            label, right = self._head()
+        else:
+            label, right = mapping_line(self._state, Paper(self.size.width, Lines.glyphs)), []
+        self.query_one("#mapping-name", Label).show(label)
+        self.query_one("#mapping-state", Label).show(right)
+
+    def _head(self) -> tuple[list[Piece], list[Piece]]:
+        """Return what stands before the editor, and after it."""
         state, followed, rule = self._state, self._state.followed, Lines.glyphs.rule
         name = "Shell line: " if state.result.is_line else "CUDA_VISIBLE_DEVICES="
         name = "CUDA_VISIBLE_DEVICES is unset " if state.query.text is None else name
         name = name if followed is None else variable(state)
-        self.query_one(ValueInput).display = followed is None
         label: list[Piece] = [(f"{rule} ", "track"), ("Mapping ", "heading")]
         label += [(f"{rule * 2} ", "track"), (Lines.glyphs.text(name), "text")]
         between = (f" {rule * 2} ", "track")
@@ -134,8 +199,7 @@ class MappingPane(Vertical):
         elif width_of([*label, *right]) + _NARROW_EDITOR > self.size.width:
             short = "unset " if state.query.text is None else "value "
             label, right = [(f"{rule} ", "track"), (short, "heading")], []
-        self.query_one("#mapping-name", Label).show(label)
-        self.query_one("#mapping-state", Label).show(right)
+        return label, right
 
     def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
         width = max(1, self.size.width - width_of(right))

@@ -39,7 +39,6 @@ _NOT_ASKED: dict[Moment, str] = {
 }
 _REQUEST = "mapping"
 """The id of the requests for a probe."""
-FIELDS = ("tf-visible", "tf-logical", "jax-visible", "fraction", "local-rank", "request")
 
 
 class InputHistory:
@@ -88,8 +87,8 @@ class MappingState:
         """`own` is the query that gputop itself was started with."""
         self.inventory = Inventory(())
         self.history = InputHistory()
-        self.fields = dict.fromkeys(FIELDS, "")
-        """The fields about what the program selects, as the user typed them."""
+        self.fields: dict[str, str] = {}
+        """The fields about what the program selects, as far as the user has typed them."""
         self.frame: Frame | None = None
         self.moment: Moment = "now"
         self._advice: tuple[Finding, ...] = ()
@@ -156,10 +155,15 @@ class MappingState:
         """Whether the driver's answer to this query is still to come."""
         return self._asked is not None and self._asked == self._probe
 
-    @property
-    def pick(self) -> GpuPick | None:
-        """The GPU or MIG device that `gputop free` would take; None before the first frame."""
-        return self._pick(()) if self._frames else None
+    def pick(self, named: Sequence[CudaDevice] = ()) -> GpuPick | None:
+        """Return the GPU or MIG device that `gputop free` would take in addition to those that are
+        named, worked out once for each frame; None before the first frame."""
+        if not self._frames:
+            return None
+        key = tuple(device.index for device in named)
+        if key not in self._picks:
+            self._picks[key] = suggest(self._frames, self.own, named)
+        return self._picks[key]
 
     def show_frame(self, frame: Frame, moment: Moment = "now") -> None:
         """Take in a frame: the result changes only with the GPUs, the advice with their usage."""
@@ -208,7 +212,7 @@ class MappingState:
             return False
         if self.query.text is not None:
             self.history.enter(self.query.text)
-        self.query, self.fields = self.own, dict.fromkeys(FIELDS, "")
+        self.query, self.fields = self.own, {}
         self._work_out()
         return True
 
@@ -236,17 +240,7 @@ class MappingState:
 
     def complete(self, text: str) -> str | None:
         """Return what a text may be completed to; None if there is nothing."""
-        return completion(text, self.result, self.inventory, self._free)
-
-    def _free(self, named: Sequence[CudaDevice]) -> GpuPick | None:
-        return self._pick(named) if self._frames else None
-
-    def _pick(self, named: Sequence[CudaDevice]) -> GpuPick:
-        """Pick a GPU, once for each frame."""
-        key = tuple(device.index for device in named)
-        if key not in self._picks:
-            self._picks[key] = suggest(self._frames, self.own, named)
-        return self._picks[key]
+        return completion(text, self.result, self.inventory, self.pick)
 
     @property
     def _probe(self) -> Probe:

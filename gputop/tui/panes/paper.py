@@ -63,19 +63,23 @@ class Paper(NamedTuple):
         """Break a quiet text into lines."""
         return self.wrapped(text, 2, "quiet")
 
+    def led(
+        self, lead: Piece, text: str, role: str = "text", indent: int | None = None
+    ) -> Iterator[StyledLine]:
+        """Break a text beside what leads its first line; the others begin below it, or after
+        `indent` blanks."""
+        width = len(lead[0])
+        for line in self.wrapped(text, width, role):
+            yield [lead, *line[1:]]
+            lead = (" " * (width if indent is None else indent), lead[1])
+
     def marked(self, text: str, role: str) -> Iterator[StyledLine]:
         """Break a text beside a warning sign."""
-        mark = f"  {self.glyphs.warning} "
-        for line in self.wrapped(text, 4):
-            yield [(mark, role), *line[1:]]
-            mark = "    "
+        return self.led((f"  {self.glyphs.warning} ", role), text)
 
     def labelled(self, label: str, text: str) -> Iterator[StyledLine]:
         """Break a text beside a label."""
-        head: Piece = (f"  {label:<{LABEL}}", "quiet")
-        for line in self.wrapped(text, 2 + LABEL):
-            yield [head, *line[1:]]
-            head = (" " * (2 + LABEL), "quiet")
+        return self.led((f"  {label:<{LABEL}}", "quiet"), text)
 
 
 @lru_cache(maxsize=1024)

@@ -83,9 +83,6 @@ class Splash:
             if leave and self._painted:
                 _write(_LEAVE)
             self._lock.release()
-        self._put_back()
-
-    def _put_back(self) -> None:
         termios.tcsetattr(0, termios.TCSANOW, self._modes)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
