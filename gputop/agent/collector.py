@@ -95,7 +95,11 @@ class Collector:
             self._ask_topology()
         gpus, processes = ((), ()) if problem else self._assemble(timeout, settle)
         return (Preview if hasty else Frame)(
-            host=replace(self._host.read(), jobs_unknown=self._jobs.unknown),
+            host=replace(
+                self._host.read(),
+                jobs_unknown=self._jobs.unknown,
+                reservations_unknown=self._reservations.unknown,
+            ),
             time=round(time.time(), 3),
             interval=interval,
             driver_version=self._driver.version,

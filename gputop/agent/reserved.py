@@ -31,15 +31,19 @@ class ReservationReader:
         self._worker: Worker[list[LockFile]] | None = None
         self._users = UserNames()
         self._due = 0.0
+        self.unknown = False
+        """Whether there may be reservations, and they have not been read."""
 
     def read(self) -> dict[str, Reservation]:
         """Return the oldest reservation of each GPU, by UUID."""
         if not any(map(is_there, folder_paths())):
+            self.unknown = False
             return {}
         self._worker = self._worker or Worker("reservations", self._read)
         if time.monotonic() >= self._due:
             self._worker.ask()
         self._worker.wait(time.monotonic() + _TIMEOUT)
+        self.unknown = self._worker.latest is None
         locks = self._worker.latest or []
         self._users.prepare(lock.uid for lock in locks)
         return {lock.uuid: self._reservation(lock) for lock in reversed(locks)}

@@ -36,10 +36,11 @@ def wait_for_frame(source: Source, accept: Callable[[Frame], bool], timeout: flo
 
 
 def answers(frame: Frame) -> bool:
-    """Return whether the driver and all GPUs have answered; a problem is an answer, too."""
+    """Return whether the driver and all GPUs have answered, and reservations are read; a problem is
+    an answer, too."""
     if frame.problem is not None:
         return frame.problem.code != "not_answering"
-    return not any(gpu.is_overdue for gpu in frame.gpus)
+    return not frame.host.reservations_unknown and not any(gpu.is_overdue for gpu in frame.gpus)
 
 
 def readable_frame(source: Source, accept: Callable[[Frame], bool]) -> Frame:

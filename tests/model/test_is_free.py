@@ -15,6 +15,7 @@ from gputop.model.machine.environment import AgentSurroundings
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu, MigDevice, Reservation, SlurmJob
 from gputop.model.machine.sections import Activity, Health, Pcie
+from gputop.sources.ask import answers
 from tests.builders import GIB, frame, gpu, process
 
 JOB = SlurmJob(number="4711", user="carol")
@@ -84,9 +85,25 @@ def test_every_short_reason_is_explained() -> None:
     shorts = {
         re.sub(r"[\d.]+G?", "#", objection.short)
         for here, processes, _ in CASES
-        for objection in objections(among_jobs(frame([here], processes)), here)
+        for unread in (among_jobs, before_reservations_are_read)
+        for objection in objections(unread(frame([here], processes)), here)
     }
     assert shorts == explained
+
+
+def before_reservations_are_read(now: Frame) -> Frame:
+    return replace(now, host=replace(now.host, reservations_unknown=True))
+
+
+def test_a_gpu_that_may_be_reserved_is_not_free_and_a_command_waits() -> None:
+    now = frame([gpu(0)])
+    assert is_free(now, now.gpus[0])
+    assert answers(now)
+    unread = before_reservations_are_read(now)
+    objection = not_free(unread, unread.gpus[0])
+    assert objection is not None
+    assert (objection.text, objection.is_sure) == ("whether it is reserved is not known", False)
+    assert not answers(unread)
 
 
 def among_jobs(now: Frame, own: str | None = None) -> Frame:

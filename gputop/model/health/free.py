@@ -63,6 +63,7 @@ WORDS = (
     ("MIG mode", "a job gets a slice (MIG device), not the GPU"),
     ("prohibited", "its compute mode keeps programs off it"),
     ("reserved", "somebody has it with gputop run or gputop reserve"),
+    ("reserved?", "reservations have not been read yet, or cannot be"),
     ("Slurm job", "a job of Slurm holds it, with a process on it or without"),
     ("jobs unseen", "Slurm's jobs run here, and which GPUs they hold cannot be read"),
     ("none seen", "in a container: processes outside of it cannot be seen"),
@@ -234,6 +235,8 @@ def _claims(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Iterator[Object
         if reservation is not None:
             words = reserved_words(reservation, frame.time)
             yield _objection("reserved", "reserved", f"it is {words}")
+    if frame.host.reservations_unknown:
+        yield _objection("unseen", "reserved?", "whether it is reserved is not known", "warning")
     if job is None and frame.host.jobs_unknown:
         yield _objection("unseen", "jobs unseen", JOBS_UNSEEN, "warning")
 

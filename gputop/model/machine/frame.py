@@ -83,6 +83,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     those of this /proc."""
     jobs_unknown: bool = False
     """Slurm's jobs run here, and which GPUs they hold cannot be read, at least of some."""
+    reservations_unknown: bool = False
+    """There may be reservations, and they have not been read yet, or cannot be."""
     surroundings: AgentSurroundings = AgentSurroundings()
     """What gputop itself can reach: NVML lists no other GPU."""
 
