@@ -24,7 +24,7 @@ from gputop.agent.problems import NO_GPU, NOT_ASKED, not_answering, problem_of, 
 from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequest
 from gputop.agent.process.namespaces import NUMBERING
 from gputop.agent.process.processes import ProcessCache
-from gputop.agent.reserved import ReservationReader
+from gputop.agent.reserved import TIMEOUT, ReservationReader
 from gputop.agent.slurm import NO_JOBS, SlurmReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
@@ -209,7 +209,8 @@ class Collector:
         if settle and any(origin.container for origin in enrichment.origins.values()):
             self._enricher.settle(_NAMES_TIMEOUT)
             enrichment = self._enrich(readings, by_pid, timeout)
-        idle, reserved = None if settle else self._idle, self._reservations.read()
+        idle = None if settle else self._idle
+        reserved = self._reservations.read(timeout if settle else TIMEOUT)
         self._jobs = self._slurm.read(timeout if settle else _JOBS_TIMEOUT)
         cycle = FrameBuilder(
             by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved,

@@ -11,7 +11,7 @@ from gputop.model.machine.gpu import Reservation
 from gputop.reservations.folder import folder_paths, is_there
 from gputop.reservations.locks import LockFile, read_locks
 
-_TIMEOUT = 0.05
+TIMEOUT = 0.05
 """Seconds that a tick waits for the reservations."""
 _SHARE = 50
 """The wait between two readings is at least this many times the CPU time of the last one: two
@@ -34,15 +34,15 @@ class ReservationReader:
         self.unknown = False
         """Whether there may be reservations, and they have not been read."""
 
-    def read(self) -> dict[str, Reservation]:
-        """Return the oldest reservation of each GPU, by UUID."""
+    def read(self, timeout: float) -> dict[str, Reservation]:
+        """Return the oldest reservation of each GPU, by UUID; `timeout` in seconds."""
         if not any(map(is_there, folder_paths())):
             self.unknown = False
             return {}
         self._worker = self._worker or Worker("reservations", self._read)
         if time.monotonic() >= self._due:
             self._worker.ask()
-        self._worker.wait(time.monotonic() + _TIMEOUT)
+        self._worker.wait(time.monotonic() + timeout)
         self.unknown = self._worker.latest is None
         locks = self._worker.latest or []
         self._users.prepare(lock.uid for lock in locks)

@@ -425,6 +425,7 @@ async def test_the_demo_answers_what_is_asked_of_it() -> None:
             await screen.pilot.pause(0.01)
         assert "Open devices" in screen.text
         assert "being read" not in screen.text
+        await screen.press("q", "q")  # the demo goes on, also while the screens are taken down
 
 
 async def test_an_agent_that_ended_is_told() -> None:
