@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -93,10 +92,16 @@ def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoR
 
 def find_executable(name: str, search: str) -> str:
     """Return the path of the program that a shell would run. ProgramError."""
-    if path := shutil.which(name, path=search):
-        return path
+    if "/" in name:
+        places = [name]
+    else:
+        places = [os.path.join(folder or ".", name) for folder in search.split(os.pathsep)]
+    there = [path for path in places if os.path.isfile(path)]
+    for path in there:
+        if os.access(path, os.X_OK):
+            return path
     shown = printable(name, 200)
-    if shutil.which(name, os.F_OK, search) or ("/" in name and os.path.exists(name)):
+    if there or ("/" in name and os.path.exists(name)):
         raise ProgramError(
             f"{shown} cannot be executed: is it a program, and may you execute it?", 126
         )

@@ -7,7 +7,7 @@ import math
 from typing import Any, Generic, TypeVar
 
 from gputop.sources.ssh.standin.convert import convert
-from gputop.sources.ssh.standin.structs import DecodeError, Struct, asdict, is_default, values_of
+from gputop.sources.ssh.standin.structs import DecodeError, Struct, asdict, astuple, is_default
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
     config = value.__struct_config__
     if config.array_like:
-        return values_of(value)
+        return astuple(value)
     members = asdict(value)
     if config.omit_defaults:
         members = {name: v for name, v in members.items() if not is_default(value, name, v)}

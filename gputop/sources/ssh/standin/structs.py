@@ -73,10 +73,10 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or type(self) is not type(other):
             return NotImplemented
-        return values_of(self) == values_of(other)
+        return astuple(self) == astuple(other)
 
     def __hash__(self) -> int:
-        return hash(values_of(self))
+        return hash(astuple(self))
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in asdict(self).items())
@@ -93,13 +93,13 @@ def _check(struct: Struct) -> None:
         raise TypeError(f"{type(struct).__name__}: missing or unknown: {', '.join(sorted(odd))}")
 
 
-def values_of(struct: Struct) -> tuple[Any, ...]:
+def astuple(struct: Struct) -> tuple[Any, ...]:
     return tuple(map(struct.__dict__.__getitem__, struct.__struct_fields__))
 
 
 def asdict(struct: Struct) -> dict[str, Any]:
     """Return the values by name; those of a Struct inside stay in it."""
-    return dict(zip(struct.__struct_fields__, values_of(struct), strict=True))
+    return dict(zip(struct.__struct_fields__, astuple(struct), strict=True))
 
 
 def replace(struct: S, /, **changes: Any) -> S:
