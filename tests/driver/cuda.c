@@ -3,9 +3,9 @@
  *
  * Call overrides work on it by the functions' names; their errors are CUDA's numbers, and with a
  * negative one the program dies of that signal. cuDeviceGetUuid_v2 came with CUDA 11.4 (470).
- * What this makes of CUDA_VISIBLE_DEVICES is written from the guides alone, not from gputop. Where
- * they are silent it has to do something: from R570 on (580 here), MIG devices stand in the place
- * of their GPU, and numbers count them.
+ * What this makes of CUDA_VISIBLE_DEVICES is written from the guides and from what driver 580.159.04
+ * answered on an H200, not from gputop. Where both are silent it has to do something: from R570 on
+ * (580 here), MIG devices stand in the place of their GPU, and numbers count them.
  */
 #include "cuda.h"
 
@@ -19,7 +19,7 @@
 struct devices { struct device at[MAX_DEVICES]; int count; };
 
 static struct devices visible;
-static int ready;
+static int ready, refused;
 
 struct device visible_device(int ordinal)
 {
@@ -148,20 +148,36 @@ static int has_old_name(const struct scenario *scenario, struct device device, c
     return strcmp(name, entry) == 0;
 }
 
+/* Whether an entry has the first digits of a UUID, or all: dashes and case do not count, nor what
+ * follows the last digit. As driver 580.159.04 has it; of MIG devices it has not been asked. */
+static int begins_uuid(const char *entry, const char *uuid)
+{
+    int digits = 0;
+    if (strncmp(entry, uuid, 4) != 0) return 0;
+    if (entry[0] == 'M') return strncmp(entry, uuid, strlen(entry)) == 0;
+    for (entry += 4, uuid += 4; *uuid; entry++, uuid++, digits++) {
+        while (*uuid == '-') uuid++;
+        while (*entry == '-') entry++;
+        if (!*entry) return digits > 0;
+        if (tolower((unsigned char)*entry) != tolower((unsigned char)*uuid)) return 0;
+    }
+    return 1;
+}
+
 /* The place in `all` that an entry of the list names, or -1. */
 static int place_of(const struct scenario *scenario, const struct devices *all, const char *entry,
                     const char *kind)
 {
     if (kind == NULL) {
         char *end;
-        long number = strtol(entry, &end, 10);
-        return end == entry || number < 0 || number >= all->count ? -1 : (int)number;
+        int number = (int)strtoul(entry, &end, 10); /* 32 bits of 64, as driver 580.159.04 has it */
+        return end == entry || number < 0 || number >= all->count ? -1 : number;
     }
     if (strncmp(entry, kind, 4) != 0) return -1;
     int found = -1;
     for (int i = 0; i < all->count; i++) {
         if (has_old_name(scenario, all->at[i], entry)) return i;
-        if (strncmp(own_uuid(scenario, all->at[i]), entry, strlen(entry)) != 0) continue;
+        if (!begins_uuid(entry, own_uuid(scenario, all->at[i]))) continue;
         if (found >= 0) return -1;
         found = i;
     }
@@ -181,6 +197,7 @@ static struct devices masked(const struct scenario *scenario, const char *value)
         if (place < 0) break;
         if (taken[place]++) {
             chosen = none;
+            refused = 1;
             break;
         }
         if (has_instance(scenario, &chosen, all.at[place])) break;
@@ -207,7 +224,10 @@ API int cuInit(unsigned flags)
     int status = cuda_begin(&call, __func__, NO_GPU);
     if (status != CUDA_SUCCESS) return status;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    const char *order = getenv("CUDA_DEVICE_ORDER");
     if (!ready) visible = masked(call.scenario, getenv("CUDA_VISIBLE_DEVICES"));
+    if (order && strcmp(order, "PCI_BUS_ID") && strcmp(order, "FASTEST_FIRST")) refused = 1;
+    if (refused) return CUDA_ERROR_INVALID_DEVICE;
     if (visible.count == 0) return CUDA_ERROR_NO_DEVICE;
     ready = 1;
     return CUDA_SUCCESS;

@@ -136,7 +136,7 @@ def test_the_order_of_advice() -> None:
 
 
 def test_errors_come_first() -> None:
-    advice = by_level(judge(ask("1x,0,9", order="x"), {}))
+    advice = by_level(judge(ask("1x,0,9", frame([h200(0, sm=132), h200(1, sm=4)])), {}))
     assert [hint.level for hint in advice] == sorted(
         (hint.level for hint in advice), key=["error", "warning", "info"].index
     )

@@ -79,7 +79,6 @@ def test_mig_beside_a_plain_gpu(value: str | None, driver: str, visible: list[st
         ("MIG-0-4-0,MIG-0-3-0", NEW),
         ("1,MIG-0-3-0", NEW),
         ("MIG-0-3-0,1", NEW),
-        ("mig-0-3-0", NEW),
     ],
 )
 def test_what_no_source_settles_is_marked(value: str, driver: str | None) -> None:

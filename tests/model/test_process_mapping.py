@@ -74,7 +74,7 @@ def child(value: str) -> Descendant:
         ({"LOCAL_RANK": "2"}, [2], "confirmed", ["cuda:2"]),
         ({"LOCAL_RANK": "2"}, [0, 2], "confirmed", ["cuda:0", "cuda:2"]),
         ({"LOCAL_RANK": "1"}, [2], "ambiguous", ["cuda:2?"]),
-        ({N: "0,9,0"}, [0], "confirmed", ["cuda:0?"]),  # what the driver does is not documented
+        ({N: "0,9,0"}, [0], "confirmed", ["cuda:0"]),
         ("overwritten", [2], "unread", []),
         ("unreadable", [2], "unread", []),
         ("empty_block", [0], "confirmed", ["cuda:0"]),

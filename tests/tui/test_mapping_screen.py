@@ -193,7 +193,7 @@ async def test_the_order_by_key_and_by_field() -> None:
         await screen.press("o", "o")
         await field(screen, "order", "BUS")
         assert screen.mapping_state.mapping.order == "BUS"
-        assert "! warning: Unknown value." in screen.text
+        assert "! error: With anything but PCI_BUS_ID" in screen.text
         await screen.press(*["backspace"] * 3)
         assert screen.mapping_state.mapping.order is None
 

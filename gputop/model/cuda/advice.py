@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gputop.model.cuda.entries import kind_of
-from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice, shown
+from gputop.model.cuda.enumeration import ORDERS, PCI_BUS_ID, CudaDevice, shown
 from gputop.model.cuda.evidence import HIDDEN, Evidence
 from gputop.model.cuda.inventory import DeviceUse
 from gputop.model.cuda.mapping import Mapping as CudaMapping
@@ -35,8 +35,7 @@ _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 # By the reason why a list ended; {rest} is what stays visible.
 _STOPS: dict[str, _AdviceRow] = {
     "empty_entry": ("value-empty-entry", "warning",
-        "Empty entry{before}: CUDA stops there (not documented; both known emulations agree):"
-        " {rest}."),
+        "Empty entry{before}: CUDA stops there: {rest}."),
     "out_of_range": ("value-out-of-range", "error", "There is no GPU {text} here: {rest}."),
     "unknown_uuid": ("value-unknown-uuid", "error",
         "No GPU here has a UUID starting {text}: {rest}."),
@@ -153,17 +152,14 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
         text = f"CUDA does not document how it reads {shown(odd.text)}."
         better = " Write a plain decimal index." if kind_of(odd.text) == "integer" else ""
         yield "value-uncertain", "info", text + better
-    elif odd is None and not mapping.documented and stop:
-        text = "A GPU is named again after the end of the list: that is not documented."
-        yield "value-uncertain", "info", text
 
 
 def _of_order(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     certainty = mapping.order_certainty or mapping.certainty
     uncertain = certainty in ("predicted", "unknown") and mapping.count
-    if mapping.order not in (None, PCI_BUS_ID, FASTEST_FIRST):
-        text = "CUDA knows PCI_BUS_ID and FASTEST_FIRST; anything else probably means FASTEST_FIRST"
-        yield "order-bad-value", "warning", f"Unknown value. {text}."
+    if mapping.order not in ORDERS:
+        text = "With anything but PCI_BUS_ID and FASTEST_FIRST, an empty text too, CUDA does not"
+        yield "order-bad-value", "error", f"{text} start (error 101): {rest_of(mapping)}."
     elif uncertain and mapping.reason != "mig" and mapping.order != PCI_BUS_ID:
         how = "is predicted" if certainty == "predicted" else "is not known"
         text = f"The order {how}: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs."

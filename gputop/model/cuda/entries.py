@@ -5,10 +5,10 @@ ends at the first entry that names nothing; what precedes it stays visible. An e
 GPU a second time hides every GPU.
 
 Sources: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 (integers, the stop, UUIDs and their
-abbreviations); the NVIDIA MPS guide, CUDA_VISIBLE_DEVICES; PyTorch's test_cuda.py, checked against
-driver 525.60.13 (trailing junk, signs, spaces, duplicates); ptrblck's run on a real driver in
-pytorch#92315 (a duplicate after the stop does not matter). `documented` is False if all of these
-are silent or contradict each other.
+abbreviations); the NVIDIA MPS guide, CUDA_VISIBLE_DEVICES; what driver 580.159.04 answered on an
+H200 to 167 values (tests/data/visibility/h200-580.159.04.jsonl: how numbers and UUIDs are read,
+what follows them, duplicates); ptrblck's run in pytorch#92315 (a duplicate after the stop does not
+matter). `documented` is False if all of these are silent.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ EntryReason = Literal[
     "ambiguous_uuid",
     "kind_mismatch",
     "duplicate",
+    "order",
     "unset",
     "empty_value",
     "mig_single_instance",
@@ -54,32 +55,21 @@ visible     it names a GPU: the k-th of these is cuda:k
 stopped     it names nothing: the list ended here
 duplicate   it names a GPU again: every GPU is hidden
 discarded   it named a GPU, but a later duplicate hid every GPU
-ignored     the list had ended before it
+ignored     the list had ended before it, or CUDA does not start
 unresolved  what it means is not known
 """
 
 ENDS: frozenset[EntryOutcome] = frozenset({"stopped", "duplicate", "unresolved"})
 """The outcomes of an entry that ends a list."""
 _UNRESOLVED: frozenset[EntryReason] = frozenset({"mig", "mig_abbreviated", "uuid_missing"})
-_DISPUTED: frozenset[EntryReason] = frozenset({"out_of_range", "unknown_uuid", "ambiguous_uuid"})
 _SPACE = " \t\n\v\f\r"
 
-# C's isspace() and strtol(): ASCII only. str.isdigit() and int() would take full-width digits.
-_NUMBER = re.compile(r"([ \t\n\v\f\r]*)([+-]?)([0-9]+)")
-_HEXADECIMAL = re.compile(r"[xX][0-9a-fA-F]")
-_BARE_UUID = re.compile(r"[0-9a-fA-F]{8}-")
+# C's isspace() and strtoul(): ASCII only. str.isdigit() and int() would take full-width digits.
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+_HEX_DIGITS = re.compile(r"(?:-*[0-9a-fA-F]){0,32}-*")
 _MIG_OLD_NAME = re.compile(r"MIG-(GPU-[^/]*)/([0-9]{1,9})/([0-9]{1,9})")
-_UUID_LENGTH = len("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6")
+_UUID_DIGITS = 32
 _ENOUGH_DIGITS = 20  # 10**20 > 2**64, and int() refuses more than 4300 digits
-
-
-class Number(msgspec.Struct, frozen=True):
-    """What C's strtol() reads at the start of a text."""
-
-    value: int
-    """Its magnitude is at most 10**20: larger ones are cut to that."""
-    documented: bool
-    """False where base 10 and base 0 differ, or where a 32-bit integer would wrap."""
 
 
 class ParsedEntry(msgspec.Struct, frozen=True):
@@ -106,7 +96,7 @@ class ResolvedEntry(msgspec.Struct, frozen=True):
     """The GPU, if the entry is visible and CUDA's order is known."""
     reason: EntryReason | None = None
     documented: bool = True
-    """False: neither NVIDIA's text nor a published run settles how CUDA reads this entry."""
+    """False: neither NVIDIA's text nor a run of a driver settles how CUDA reads this entry."""
 
 
 # --- one entry by itself -------------------------------------------------------------------------
@@ -119,19 +109,31 @@ def kind_of(value: str) -> EntryKind:
     return "mig" if value.startswith("MIG-") else "integer"
 
 
-def read_number(text: str) -> Number | None:
-    """Read an integer as C's strtol(text, NULL, 10) does; None if there are no digits."""
+def read_number(text: str) -> int | None:
+    """Read an integer as the driver does: strtoul(text, NULL, 10) on 64 bits, of which it looks at
+    32, with a sign. None if there are no digits."""
     match = _NUMBER.match(text)
     if match is None:
         return None
-    space, sign, digits = match.groups()
+    sign, digits = match.groups()
     significant = digits.lstrip("0") or "0"
-    size = int(significant) if len(significant) <= _ENOUGH_DIGITS else 10**_ENOUGH_DIGITS
-    octal = len(digits) > 1 and digits[0] == "0" and (len(significant) > 1 or significant > "7")
-    hexadecimal = digits == "0" and _HEXADECIMAL.match(text, match.end()) is not None
-    wraps = 2**31 <= size < 2**64
-    documented = space.strip(" ") == "" and not (octal or hexadecimal or wraps)
-    return Number(-size if sign == "-" else size, documented)
+    size = int(significant) if len(significant) <= _ENOUGH_DIGITS else 2**64
+    if size >= 2**64:
+        return -1  # ULONG_MAX
+    number = (-size if sign == "-" else size) % 2**32
+    return number - 2**32 if number >= 2**31 else number
+
+
+def read_digits(text: str) -> str | None:
+    """Return the hexadecimal digits of a UUID, or of its beginning, in lower case.
+
+    Dashes are skipped, and what follows 32 digits is ignored. None if something else stands among
+    them, or if there are none.
+    """
+    match = _HEX_DIGITS.match(text)
+    digits = match[0].replace("-", "").lower() if match else ""
+    whole = match is not None and match.end() == len(text)
+    return digits if len(digits) == _UUID_DIGITS or (digits and whole) else None
 
 
 def read_entry(text: str, kind: EntryKind, cuda: Enumeration) -> ParsedEntry:
@@ -143,42 +145,32 @@ def read_entry(text: str, kind: EntryKind, cuda: Enumeration) -> ParsedEntry:
     return _read_gpu(text, cuda) if kind == "gpu" else _read_integer(text, cuda)
 
 
-def _mismatch(problem: str) -> ParsedEntry:
-    return ParsedEntry(None, "kind_mismatch", problem, documented=False)
+def _mismatch(problem: str, *, documented: bool) -> ParsedEntry:
+    return ParsedEntry(None, "kind_mismatch", problem, documented)
 
 
 def _read_integer(text: str, cuda: Enumeration) -> ParsedEntry:
     number = read_number(text)
     if number is None:
         if text.startswith(("GPU-", "MIG-")):
-            return _mismatch("is a UUID in a list that began with a number")
-        like_uuid = text.lstrip(_SPACE)[:4].upper() in ("GPU-", "MIG-") or _is_bare_uuid(text, cuda)
-        return ParsedEntry(None, "not_a_number", "is not a number", documented=not like_uuid)
-    documented = number.documented and not _is_bare_uuid(text, cuda)
-    if number.value < 0:
-        return ParsedEntry(None, "negative", "is negative", documented)
+            problem = "is a UUID in a list that began with a number"
+            return _mismatch(problem, documented=cuda.mig == "none")
+        return ParsedEntry(None, "not_a_number", "is not a number")
+    if number < 0 and text.lstrip(_SPACE)[0] == "-":
+        return ParsedEntry(None, "negative", "is negative")
     if cuda.mig == "new":
         problem = "is a number on a machine with MIG: what it counts from R570 on is not documented"
         return ParsedEntry(None, "mig", problem, documented=False)
-    if number.value >= len(cuda.devices):
+    if not 0 <= number < len(cuda.devices):
         problem = f"is out of range (GPUs here: {len(cuda.devices)}, counted from 0)"
-        return ParsedEntry(None, "out_of_range", problem, documented)
-    return _whole(number.value, cuda, documented=documented)
-
-
-def _is_bare_uuid(text: str, cuda: Enumeration) -> bool:
-    """Return whether a text looks like a UUID without GPU-, which CUDA reads as a number."""
-    bare = text.strip(_SPACE)
-    if _BARE_UUID.match(bare):
-        return True
-    if len(bare) < 4 or bare.strip("0123456789") == "":
-        return False
-    return any((device.uuid or "").startswith("GPU-" + bare) for device in cuda.devices)
+        return ParsedEntry(None, "out_of_range", problem)
+    return _whole(number, cuda, documented=True)
 
 
 def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
     if not text.startswith("GPU-"):
-        return _mismatch("does not start with GPU- in a list that began with a UUID")
+        problem = "does not start with GPU- in a list that began with a UUID"
+        return _mismatch(problem, documented=not text.startswith("MIG-"))
     gpu = _find_gpu(text, cuda)
     if gpu.rank is None:
         return gpu
@@ -189,21 +181,20 @@ def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
 
 
 def _find_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
-    uuids = [device.uuid for device in cuda.devices]
-    fits = [rank for rank, uuid in enumerate(uuids) if uuid is not None and uuid.startswith(text)]
-    documented = text != "GPU-"
+    digits = read_digits(text[4:])
+    if digits is None:
+        return ParsedEntry(None, "unknown_uuid", "is no UUID")
+    uuids = [device.uuid and read_digits(device.uuid[4:]) for device in cuda.devices]
+    fits = [rank for rank, uuid in enumerate(uuids) if uuid and uuid.startswith(digits)]
     if len(fits) > 1:
         indices = ", ".join(str(cuda.devices[rank].index) for rank in fits)
         problem = f"is the start of several UUIDs (those of GPU {indices})"
-        return ParsedEntry(None, "ambiguous_uuid", problem, documented)
-    if None in uuids and not (fits and len(text) == _UUID_LENGTH):
+        return ParsedEntry(None, "ambiguous_uuid", problem)
+    if None in uuids and not (fits and len(digits) == _UUID_DIGITS):
         return ParsedEntry(None, "uuid_missing", "may name a GPU whose UUID is not known")
     if fits:
-        return ParsedEntry(fits[0], documented=documented)
-    # Whether letter case and spaces count is not documented.
-    loose = text.strip(_SPACE).lower()
-    nearly = any((uuid or "").lower().startswith(loose) for uuid in uuids)
-    return ParsedEntry(None, "unknown_uuid", "is the UUID of no GPU here", documented=not nearly)
+        return ParsedEntry(fits[0])
+    return ParsedEntry(None, "unknown_uuid", "is the UUID of no GPU here")
 
 
 def _whole(rank: int, cuda: Enumeration, *, documented: bool) -> ParsedEntry:
@@ -227,7 +218,8 @@ def _read_mig(text: str, cuda: Enumeration) -> ParsedEntry:
     is not documented.
     """
     if not text.startswith("MIG-"):
-        return _mismatch("does not start with MIG- in a list that began with a MIG device")
+        problem = "does not start with MIG- in a list that began with a MIG device"
+        return _mismatch(problem, documented=False)
     if old := _MIG_OLD_NAME.fullmatch(text):
         return _read_old_mig(old[1], int(old[2]), int(old[3]), cuda)
     uuids = [device.mig_uuid for device in cuda.instances]
@@ -238,8 +230,15 @@ def _read_mig(text: str, cuda: Enumeration) -> ParsedEntry:
     if any(uuid is not None and uuid.startswith(text) for uuid in uuids):
         problem = "is the start of a MIG UUID: whether CUDA takes it is not documented"
         return ParsedEntry(None, "mig_abbreviated", problem, documented=False)
-    nearly = any((uuid or "").lower() == text.strip(_SPACE).lower() for uuid in uuids)
-    return ParsedEntry(None, "unknown_uuid", "is the UUID of no MIG device here", not nearly)
+    # A MIG device's own UUID is read as a GPU's surely, and MIG- before a GPU's UUID names the GPU:
+    # seen on one that is not in MIG mode only.
+    nearly = read_digits(text[4:]) in {
+        read_digits((uuid or "")[4:]) for uuid in (*uuids, *(d.uuid for d in cuda.devices))
+    }
+    if nearly and read_digits(text[4:]):
+        problem = "is almost the UUID of a device: what CUDA makes of it is not documented"
+        return ParsedEntry(None, "mig_abbreviated", problem, documented=False)
+    return ParsedEntry(None, "unknown_uuid", "is the UUID of no MIG device here")
 
 
 def _read_old_mig(gpu: str, gi: int, ci: int, cuda: Enumeration) -> ParsedEntry:
@@ -318,32 +317,10 @@ def first_naming(
     return first
 
 
-def repeats_after_end(
-    entries: tuple[ResolvedEntry, ...], kind: EntryKind, cuda: Enumeration
-) -> bool:
-    """Return whether a GPU is named again after the end of the list, if the effect is disputed.
-
-    Read from left to right, `0,9,0` means 0. PyTorch checks for repeated entries before the range,
-    and hides all GPUs. A negative number or a word ends both readings.
-    """
-    if entries[0].outcome != "visible" or not any(e.reason in _DISPUTED for e in entries):
-        return False
-    named: set[int | str] = set()
-    for text in (entry.text for entry in entries):
-        entry = read_entry(text, kind, cuda)
-        if entry.rank is None and entry.reason not in _DISPUTED:
-            return False
-        name = text if entry.rank is None else entry.rank
-        if name in named:
-            return True
-        named.add(name)
-    return False
-
-
 def _end(
     position: int, text: str, entry: ParsedEntry, taken: dict[int, ResolvedEntry]
 ) -> ResolvedEntry:
-    subject, reason, documented = _subject(position, text), entry.reason, entry.documented
+    subject, reason = _subject(position, text), entry.reason
     outcome: EntryOutcome = "unresolved" if reason in _UNRESOLVED else "stopped"
     message = f"{subject} {entry.problem}"
     if entry.rank is not None:
@@ -352,13 +329,12 @@ def _end(
         named = "MIG device" if first.device and first.device.instance else "GPU"
         message = f"{subject} names the {named} of entry {first.position + 1} again"
         message += ": CUDA hides every GPU"
-        # Whether a -0 names a GPU again is not documented.
-        signs = (text.lstrip(_SPACE)[:1], first.text.lstrip(_SPACE)[:1])
-        documented = documented and "-" not in signs
     elif outcome == "stopped":
         left = "the entries before it stay visible" if taken else "no GPU is visible"
         message += f": CUDA stops here, {left}"
-    return ResolvedEntry(position, text, outcome, message, reason=reason, documented=documented)
+    return ResolvedEntry(
+        position, text, outcome, message, reason=reason, documented=entry.documented
+    )
 
 
 def _before(taken: Iterable[ResolvedEntry], end: ResolvedEntry) -> Iterator[ResolvedEntry]:

@@ -23,7 +23,7 @@ def export_line(mapping: Mapping) -> str | None:
         return "unset CUDA_VISIBLE_DEVICES"
     words = {"CUDA_VISIBLE_DEVICES": quoted(mapping.value)}
     counts = kind_of(mapping.value) == "integer" and mapping.count != 0
-    if mapping.order is not None and counts:
+    if mapping.order is not None and (counts or mapping.reason == "order"):
         words["CUDA_DEVICE_ORDER"] = quoted(mapping.order)
     if None in words.values():
         return None

@@ -39,7 +39,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     order_certainty: Certainty | None = None
     """Certainty of the order alone, where something else limits `certainty`; otherwise None."""
     documented: bool = True
-    """False: sources are silent or disagree on this value; show "not documented"."""
+    """False: sources are silent on this value; show "not documented"."""
     visible: tuple[CudaDevice, ...] | None = None
     """The k-th is cuda:k; None: which GPU is which is not known.
 
@@ -50,7 +50,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     count: int | None = None
     """The number of visible GPUs, which may be known even if `visible` is not."""
     reason: EntryReason | None = None
-    """Why the result is not simply the list: the stop, unset, empty, a duplicate, MIG."""
+    """Why the result is not simply the list: a stop, an order, unset, empty, twice, MIG."""
     entries: tuple[ResolvedEntry, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     """The GPUs that surely stay hidden; empty if `visible` is None."""

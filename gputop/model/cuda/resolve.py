@@ -6,7 +6,8 @@
     resolve.py       how it is worked out (this module)
     export.py        the answer as a line for a shell
 
-Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 and 5.2.1.2; NVIDIA MIG User Guide.
+Source: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 and 5.2.1.2; NVIDIA MIG User Guide; the runs
+that entries.py names.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from gputop.model.cuda.entries import (
     first_naming,
     kind_of,
     read_entries,
-    repeats_after_end,
 )
 from gputop.model.cuda.enumeration import (
     ONE_DEVICE,
+    ORDERS,
     CudaDevice,
     Enumeration,
     enumerate_devices,
@@ -52,6 +53,8 @@ def resolve(
     such as 580.65.06; it matters only on machines with MIG.
     """
     gpus = enumerate_devices(devices, order, cuda_order)
+    if order not in ORDERS and not cuda_order:
+        return _refused(value, order, devices)
     mappings = []
     for rule in rules_for(devices, driver_version):
         cuda = with_mig(gpus, rule, mixed=_mixes_kinds(value or ""))
@@ -62,6 +65,23 @@ def resolve(
         return _depends_on_driver(value, order)
     documented = all(mapping.documented for mapping in mappings)
     return msgspec.structs.replace(mappings[-1], documented=documented)
+
+
+def _refused(value: str | None, order: str | None, devices: Sequence[CudaDevice]) -> Mapping:
+    """Return the mapping under a CUDA_DEVICE_ORDER with which CUDA does not start."""
+    texts = value.split(",") if value else ()
+    because = enumerate_devices(devices, order).because
+    return Mapping(
+        value=value,
+        order=order,
+        certainty="exact",
+        because=because,
+        visible=(),
+        count=0,
+        reason="order",
+        entries=tuple(ResolvedEntry(i, text, "ignored") for i, text in enumerate(texts)),
+        hidden=tuple(Hidden(part, because) for gpu in devices for part in gpu.parts()),
+    )
 
 
 def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping:
@@ -83,7 +103,7 @@ def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
     devices, count, ordered = unset_devices(cuda)
-    because, documented = cuda.because, cuda.documented
+    because, documented = cuda.because, True
     if cuda.mig != "none":
         documented = cuda.mig == "new" or bool(cuda.instances) or devices is None
         if cuda.instances or not ordered:
@@ -128,11 +148,8 @@ def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
     count = sum(entry.outcome == "visible" for entry in entries)
     counted = kind == "integer" and count > 0
     ordered = cuda.ordered or not counted
-    documented = (
-        not (cuda.mig != "none" and _mixes_kinds(value))
-        and all(e.documented for e in entries)
-        and not repeats_after_end(entries, kind, cuda)
-        and (cuda.documented or not counted)
+    documented = not (cuda.mig != "none" and _mixes_kinds(value)) and all(
+        e.documented for e in entries
     )
     visible = tuple(e.device for e in entries if e.device is not None)
     return Mapping(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.enumeration import FASTEST_FIRST, PCI_BUS_ID, CudaDevice
+from gputop.model.cuda.enumeration import ORDERS, CudaDevice
 from gputop.model.cuda.export import corrected_line, export_line, why_no_line
 from gputop.model.cuda.inventory import Inventory, frame_inventory, usage_of, without
 from gputop.model.cuda.mapping import Mapping
@@ -29,7 +29,6 @@ from gputop.model.machine.probed import Probed
 from gputop.protocol.messages import Probe, Reply
 from gputop.sources.source import Moment
 
-_ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 _KEPT_FRAMES = 5
 """The number of frames for which a GPU must be idle before it is offered."""
 _MAX_PROBED = 16
@@ -202,8 +201,8 @@ class MappingState:
     def next_order(self) -> None:
         """Go to the next value of CUDA_DEVICE_ORDER."""
         order = self.query.order
-        index = _ORDERS.index(order) if order in _ORDERS else -1
-        self.ask(order=_ORDERS[(index + 1) % len(_ORDERS)])
+        index = ORDERS.index(order) if order in ORDERS else -1
+        self.ask(order=ORDERS[(index + 1) % len(ORDERS)])
 
     def return_to_own(self) -> bool:
         """Ask about the variables that gputop was started with; return whether others were asked
