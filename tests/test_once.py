@@ -63,7 +63,7 @@ def test_the_front_page(machine: MachineFactory) -> None:
     assert [gpu["GPU"] for gpu in gpus if gpu["WHO"] == "free"] == ["2", "6"]
     assert [gpu["BUS-ID"] for gpu in gpus] == [gpu["pci"]["bus_id"] for gpu in _gpus(here)]
     assert [gpu["MEM-MiB"] for gpu in gpus] == [
-        f"{gpu['memory']['used'] // 2**20}/143771" for gpu in _gpus(here)
+        f"{-(-gpu['memory']['used'] // 2**20)}/143771" for gpu in _gpus(here)
     ]
 
 

@@ -183,8 +183,8 @@ def _command(row: ProcessRow, idle_after: float) -> str:
 
 
 def _mib(count: int | None) -> str:
-    """Return bytes in whole MiB, rounded down as nvidia-smi does."""
-    return MISSING if count is None else str(count // MIB)
+    """Return bytes in whole MiB, rounded up as nvidia-smi 580.159.04 does: 615.06 are 616."""
+    return MISSING if count is None else str(-(-count // MIB))
 
 
 def aligned(heads: Collection[str], rows: Iterable[Sequence[str]]) -> str:

@@ -13,7 +13,16 @@ import pytest
 from gputop.agent.gpu import validate
 from gputop.agent.gpu.board import PowerSection, ThrottleSection
 from gputop.agent.gpu.health import HealthSection
-from gputop.agent.gpu.sections import Ask, CounterRate, CounterTotal, Fields, Section, Sections
+from gputop.agent.gpu.sections import (
+    QUICK,
+    SELDOM,
+    Ask,
+    CounterRate,
+    CounterTotal,
+    Fields,
+    Section,
+    Sections,
+)
 from gputop.agent.gpu.traffic import PcieSection
 from gputop.model.health.findings import findings
 from gputop.model.health.throttle import THROTTLE_REASONS
@@ -225,8 +234,9 @@ def test_a_rate_needs_two_looks_and_a_counter_that_does_not_fall() -> None:
 def test_energy_is_in_joules_since_the_first_look() -> None:
     power = PowerSection()
     told = []
-    for millijoules in (981273645, 981274645, 250, 2250, 2**64 - 1):
-        section = power.read(answers(nvmlDeviceGetTotalEnergyConsumption=millijoules), {}, 1.0)
+    for look, millijoules in enumerate((981273645, 981274645, 250, 2250, 2**64 - 1)):
+        ask = answers(nvmlDeviceGetTotalEnergyConsumption=millijoules)
+        section = power.read(ask, {}, look * SELDOM)
         told.append(section and section.energy)
     assert told == [0.0, 1.0, 1.0, 3.0, None]
 
@@ -353,5 +363,7 @@ def test_a_refresh_makes_slow_values_due() -> None:
 def test_energy_comes_from_the_field_if_there_is_one() -> None:
     power, field = PowerSection(), pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
     ask = answers(nvmlDeviceGetTotalEnergyConsumption=5000)
-    told = [power.read(ask, fields, 1.0).energy for fields in ({field: 2000}, {field: 3000}, {})]
-    assert told == [0.0, 1.0, 3.0]
+    counts, times = (2000, 3000, 4000, None), (0.0, SELDOM, SELDOM + QUICK, 2 * SELDOM)
+    looks = zip(counts, times, strict=True)
+    told = [power.read(ask, {field: count}, now).energy for count, now in looks]
+    assert told == [0.0, 1.0, 1.0, 3.0]

@@ -149,12 +149,13 @@ static int has_old_name(const struct scenario *scenario, struct device device, c
 }
 
 /* Whether an entry has the first digits of a UUID, or all: dashes and case do not count, nor what
- * follows the last digit. As driver 580.159.04 has it; of MIG devices it has not been asked. */
-static int begins_uuid(const char *entry, const char *uuid)
+ * follows the last digit, nor without MIG whether it begins GPU- or MIG-. As driver 580.159.04 has
+ * it; of MIG devices it has not been asked. */
+static int begins_uuid(const char *entry, const char *uuid, int is_plain)
 {
     int digits = 0;
-    if (strncmp(entry, uuid, 4) != 0) return 0;
-    if (entry[0] == 'M') return strncmp(entry, uuid, strlen(entry)) == 0;
+    if (!is_plain && strncmp(entry, uuid, 4) != 0) return 0;
+    if (!is_plain && entry[0] == 'M') return strncmp(entry, uuid, strlen(entry)) == 0;
     for (entry += 4, uuid += 4; *uuid; entry++, uuid++, digits++) {
         while (*uuid == '-') uuid++;
         while (*entry == '-') entry++;
@@ -174,10 +175,11 @@ static int place_of(const struct scenario *scenario, const struct devices *all, 
         return end == entry || number < 0 || number >= all->count ? -1 : number;
     }
     if (strncmp(entry, kind, 4) != 0) return -1;
-    int found = -1;
+    int found = -1, is_plain = 1;
+    for (int i = 0; i < all->count; i++) is_plain &= all->at[i].slot == WHOLE_GPU;
     for (int i = 0; i < all->count; i++) {
         if (has_old_name(scenario, all->at[i], entry)) return i;
-        if (!begins_uuid(entry, own_uuid(scenario, all->at[i]))) continue;
+        if (!begins_uuid(entry, own_uuid(scenario, all->at[i]), is_plain)) continue;
         if (found >= 0) return -1;
         found = i;
     }

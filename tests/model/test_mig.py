@@ -147,6 +147,7 @@ def test_mig_uuids_make_an_export_line() -> None:
 
 
 def test_without_mig_mode_no_mig_device_exists() -> None:
-    for value in ("MIG-0", "MIG-GPU-0/1/0"):
-        mapping = resolve(value, h100(2))
-        assert (mapping.visible, mapping.reason) == ((), "unknown_uuid")
+    mapping = resolve("MIG-GPU-0/1/0", h100(2))
+    assert (mapping.visible, mapping.reason) == ((), "unknown_uuid")
+    # MIG- then names a GPU, as GPU- does.
+    assert resolve("MIG-1", h100(2)).visible == (h100(2)[1],)

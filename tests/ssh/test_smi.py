@@ -215,10 +215,10 @@ PROCESS_FACTS = (
 
 
 def same(rows: Sequence[Gpu | Process], facts: Sequence[str]) -> list[dict[str, Any]]:
-    """Facts of GPUs or of processes that both tell, memory in whole MiB."""
+    """Facts of GPUs or of processes that both tell, memory in whole MiB, as nvidia-smi rounds."""
     told = [{fact: getattr(row, fact) for fact in facts} for row in rows]
     for row in told:
-        row.update((fact, row[fact] >> 20) for fact in facts if "memory_" in fact and row[fact])
+        row.update((fact, -(-row[fact] >> 20)) for fact in facts if "memory_" in fact and row[fact])
     return sorted(told, key=str)
 
 

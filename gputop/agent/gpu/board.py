@@ -14,7 +14,6 @@ from gputop.agent.gpu.sections import (
     NEVER,
     OFTEN,
     QUICK,
-    RARELY,
     SELDOM,
     Ask,
     CounterTotal,
@@ -133,14 +132,15 @@ class ClocksSection(Section):
 
 
 class PowerSection(Section):
-    """Power; the default limit and the range of limits are asked for seldom."""
+    """Power; limits are asked for seldom, and so is the energy, which takes an H100 with driver 580
+    some 5 ms."""
 
-    name, kind, every, slow = "power_more", sections.Power, QUICK, RARELY
+    name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
     fields = {
-        "energy": (_ENERGY,),
         "average": (pynvml.NVML_FI_DEV_POWER_AVERAGE,),
         "instant": (pynvml.NVML_FI_DEV_POWER_INSTANT,),
     }
+    slow_fields = {"energy": (_ENERGY,)}
     slow_calls = {
         "limit_default": (validate.limit, pynvml.nvmlDeviceGetPowerManagementDefaultLimit),
         ("limit_min", "limit_max"): (
@@ -153,15 +153,18 @@ class PowerSection(Section):
         self._energy = CounterTotal()
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
+        return {
+            "average": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
+            "instant": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),
+        }
+
+    def slow_values(self, ask: Ask, fields: Fields) -> dict[str, Any]:
         count = fields.get(_ENERGY)
         if count is None:
             count = ask(pynvml.nvmlDeviceGetTotalEnergyConsumption)
         millijoules = self._energy.add(validate.counter(count))
-        return {
-            "average": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
-            "instant": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),
-            "energy": None if millijoules is None else millijoules / 1000,
-        }
+        energy = None if millijoules is None else millijoules / 1000
+        return {**super().slow_values(ask, fields), "energy": energy}
 
 
 class ThermalSection(Section):

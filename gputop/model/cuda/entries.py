@@ -6,8 +6,8 @@ GPU a second time hides every GPU.
 
 Sources: NVIDIA CUDA Programming Guide 13.x, 5.2.1.1 (integers, the stop, UUIDs and their
 abbreviations); the NVIDIA MPS guide, CUDA_VISIBLE_DEVICES; what driver 580.159.04 answered on an
-H200 to 167 values (tests/data/visibility/h200-580.159.04.jsonl: how numbers and UUIDs are read,
-what follows them, duplicates); ptrblck's run in pytorch#92315 (a duplicate after the stop does not
+H200 and an H100 to 167 values (tests/data/visibility/*.jsonl: how numbers and UUIDs are read, what
+follows them, duplicates); ptrblck's run in pytorch#92315 (a duplicate after the stop does not
 matter). `documented` is False if all of these are silent.
 """
 
@@ -109,6 +109,11 @@ def kind_of(value: str) -> EntryKind:
     return "mig" if value.startswith("MIG-") else "integer"
 
 
+def _kind_here(kind: EntryKind, cuda: Enumeration) -> EntryKind:
+    """Return what a kind comes to: MIG- names a GPU where none is in MIG mode."""
+    return "gpu" if kind == "mig" and cuda.mig == "none" else kind
+
+
 def read_number(text: str) -> int | None:
     """Read an integer as the driver does: strtoul(text, NULL, 10) on 64 bits, of which it looks at
     32, with a sign. None if there are no digits."""
@@ -168,7 +173,8 @@ def _read_integer(text: str, cuda: Enumeration) -> ParsedEntry:
 
 
 def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
-    if not text.startswith("GPU-"):
+    as_mig = cuda.mig == "none" and text.startswith("MIG-")
+    if not text.startswith("GPU-") and not as_mig:
         problem = "does not start with GPU- in a list that began with a UUID"
         return _mismatch(problem, documented=not text.startswith("MIG-"))
     gpu = _find_gpu(text, cuda)
@@ -230,15 +236,10 @@ def _read_mig(text: str, cuda: Enumeration) -> ParsedEntry:
     if any(uuid is not None and uuid.startswith(text) for uuid in uuids):
         problem = "is the start of a MIG UUID: whether CUDA takes it is not documented"
         return ParsedEntry(None, "mig_abbreviated", problem, documented=False)
-    # A MIG device's own UUID is read as a GPU's surely, and MIG- before a GPU's UUID names the GPU:
-    # seen on one that is not in MIG mode only.
-    nearly = read_digits(text[4:]) in {
-        read_digits((uuid or "")[4:]) for uuid in (*uuids, *(d.uuid for d in cuda.devices))
-    }
-    if nearly and read_digits(text[4:]):
-        problem = "is almost the UUID of a device: what CUDA makes of it is not documented"
-        return ParsedEntry(None, "mig_abbreviated", problem, documented=False)
-    return ParsedEntry(None, "unknown_uuid", "is the UUID of no MIG device here")
+    nearly = any((uuid or "").lower() == text.strip(_SPACE).lower() for uuid in uuids)
+    return ParsedEntry(
+        None, "unknown_uuid", "is the UUID of no MIG device here", documented=not nearly
+    )
 
 
 def _read_old_mig(gpu: str, gi: int, ci: int, cuda: Enumeration) -> ParsedEntry:
@@ -260,11 +261,13 @@ def _read_old_mig(gpu: str, gi: int, ci: int, cuda: Enumeration) -> ParsedEntry:
 def read_entries(value: str, cuda: Enumeration) -> tuple[ResolvedEntry, ...]:
     """Read a list; the entries' texts, joined with commas, give `value` again."""
     texts = value.split(",")
-    kind = kind_of(value)
+    kind = _kind_here(kind_of(value), cuda)
     targets = cuda.targets(kind == "mig")
     taken: dict[int, ResolvedEntry] = {}
     for position, text in enumerate(texts):
         entry = read_entry(text, kind, cuda)
+        if kind == "gpu" and {text[:4], value[:4]} == {"GPU-", "MIG-"}:
+            entry = msgspec.structs.replace(entry, documented=False)
         if entry.rank is not None and entry.rank not in taken:
             entry = _beside(entry, [*taken], targets, cuda)
         if entry.rank is None or entry.rank in taken:
@@ -306,6 +309,7 @@ def first_naming(
     entries: Iterable[ResolvedEntry], kind: EntryKind, cuda: Enumeration
 ) -> dict[CudaDevice, ResolvedEntry]:
     """Return the first entry that names each device, whether or not the list reaches it."""
+    kind = _kind_here(kind, cuda)
     targets = cuda.targets(kind == "mig") if kind != "integer" or cuda.ordered else ()
     first: dict[CudaDevice, ResolvedEntry] = {}
     for entry in entries:

@@ -48,7 +48,7 @@ PCI_BUS_ID = "PCI_BUS_ID"
 FASTEST_FIRST = "FASTEST_FIRST"
 ORDERS = (None, PCI_BUS_ID, FASTEST_FIRST)
 """What CUDA_DEVICE_ORDER may be. With anything else, an empty text too, cuInit fails with error
-101: seen on an H200 with driver 580.159.04."""
+101: seen on an H200 and an H100 with driver 580.159.04."""
 MAX_INSTANCES = 64
 ONE_DEVICE = "drivers before R570 give a process one MIG device and no GPU beside it"
 _CHANGED = 570

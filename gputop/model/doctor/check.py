@@ -26,7 +26,7 @@ _SETTINGS = {
 }
 """Metrics in which the GPUs of a site should be alike."""
 _UNSAID = {"memory_unaccounted", "idle_for", "activity.doing", "throttle.shares", "mig"}
-_UNSAID |= {"stale_for", "error"}
+_UNSAID |= {"stale_for", "error", "pcie.tx", "pcie.rx"}
 """Metrics that may be None although all is well, or in the first frames."""
 
 
