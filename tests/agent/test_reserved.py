@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gputop.agent.reserved import ReservationReader
 from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold
 from tests.conftest import ME, MachineFactory, needs_everybody
+from tests.fuse import Fuse
 from tests.tui.live import running
 
 pytestmark = pytest.mark.system
@@ -48,3 +50,13 @@ def test_a_reserved_gpu_is_shown_everywhere(machine: MachineFactory, tmp_path: P
             terminal.wait_for("train.py")
         waiting.release()
         working.release()
+
+
+def test_where_the_folder_does_not_answer_it_is_not_known_what_is_reserved(tmp_path: Path) -> None:
+    """Until it does, no GPU is free (model/test_is_free.py)."""
+    (tmp_path / "locks").mkdir()  # GPUTOP_LOCKS names it
+    reader = ReservationReader()
+    with Fuse(tmp_path / "locks") as fuse:
+        assert (reader.read(0.1), reader.unknown) == ({}, True)
+        fuse.end()
+        assert (reader.read(10.0), reader.unknown) == ({}, False)
