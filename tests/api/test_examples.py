@@ -11,7 +11,7 @@ import pytest
 
 import gputop
 from gputop.manual import FOLDER, blocks, page
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
 
@@ -62,7 +62,7 @@ def h200x8(kept: MachineFactory, sshd: Sshd) -> Machine:
 
 @pytest.mark.system
 @needs_everybody
-@pytest.mark.parametrize("word", SAYS)
+@rest_long("word", *SAYS)
 def test_it_runs(word: str, h200x8: Machine, tmp_path: Path) -> None:
     (text,) = (text for text in EXAMPLES if word in text)
     for name, code in STANDINS.items():
