@@ -42,12 +42,15 @@ async def settled(*_: float) -> None:
         await asyncio.sleep(0)
         if app._resize_timer is not None:  # for a drag of the window's edge: 1/120 s
             await asyncio.sleep(0.009)
-        widgets = chain((app.screen,), walk_depth_first(app.screen, Widget, with_root=False))
+        widgets = list(chain((app.screen,), walk_depth_first(app.screen, Widget, with_root=False)))
         is_busy = (
             app._resize_timer is not None
             or _has_messages(app)
-            or any(widget._layout_required or _has_messages(widget) for widget in widgets)
+            or any(_has_messages(widget) for widget in widgets)
         )
+        if not is_busy and any(widget._layout_required for widget in widgets):
+            app.screen._on_timer_update()  # now, and not at the next of 60 a second
+            is_busy = True
         quiet = 0 if is_busy else quiet + 1
 
 
