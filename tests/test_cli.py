@@ -17,7 +17,7 @@ import pytest
 
 import gputop
 from tests.agent.driving import Json, gone
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import forked
 from tests.driver.machine import REPOSITORY
 from tests.patience import until
@@ -319,18 +319,16 @@ def test_the_trap_works(tmp_path: Path) -> None:
 HEAVY = {"textual", "rich", "pynvml", "psutil", "gputop.agent"}
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("arguments", "kept_out"),
-    [
-        ("--once", {*HEAVY, "asyncio", "gputop.manual"}),
-        ("help keys", {*HEAVY, "asyncio", "gputop.sources.local"}),
-        ("--json", {*HEAVY, "gputop.export.table"}),
-        ("--line", {*HEAVY, "asyncio", "gputop.export.table", "gputop.model.cuda"}),
-        ("--demo --once", {*HEAVY, "asyncio"}),
-        ("--demo --json", {*HEAVY, "asyncio"}),
-        ("agent --once", {"gputop.tui", "gputop.export", "asyncio", "shutil", "dataclasses"}),
-        ("--version", {"textual", "rich", "gputop.tui", "gputop.agent", "gputop.export"}),
-    ],
+    ("--once", {*HEAVY, "asyncio", "gputop.manual"}),
+    ("help keys", {*HEAVY, "asyncio", "gputop.sources.local"}),
+    ("--json", {*HEAVY, "gputop.export.table"}),
+    ("--line", {*HEAVY, "asyncio", "gputop.export.table", "gputop.model.cuda"}),
+    ("--demo --once", {*HEAVY, "asyncio"}),
+    ("--demo --json", {*HEAVY, "asyncio"}),
+    ("agent --once", {"gputop.tui", "gputop.export", "asyncio", "shutil", "dataclasses"}),
+    ("--version", {"textual", "rich", "gputop.tui", "gputop.agent", "gputop.export"}),
 )
 def test_what_is_imported(arguments: str, kept_out: set[str], machine: MachineFactory) -> None:
     """A quick look starts quickly; python itself tells every import."""

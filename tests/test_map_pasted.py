@@ -20,7 +20,7 @@ from gputop.model.cuda.inventory import frame_inventory
 from gputop.model.cuda.mapping_query import MappingQuery, judge, mapping_result
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.model.test_visibility_vectors import VECTORS_FILE
 from tests.test_map import described
 
@@ -127,7 +127,7 @@ FORMS = ["ctl-plain", "docker-e", "apptainer-env", "accel-only", "py-int", "uuid
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("id_", FORMS)
+@rest_long("id_", *FORMS)
 def test_the_real_command_answers_the_same(id_: str, tmp_path: Path) -> None:
     text = next(case["text"] for case in CASES if case["id"] == id_)
     options = ["--json", "--", argument(text)]

@@ -13,7 +13,7 @@ from gputop.commands import HELP
 from gputop.commands.shared.options import OPTIONS
 from gputop.errors import UsageError
 from gputop.parser import command_module, parse
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 
 GPUTOP = [sys.executable, "-m", "gputop"]
@@ -34,7 +34,7 @@ def answer(*words: str) -> dict[str, Any] | str:
         return str(error)
 
 
-@pytest.mark.parametrize("command", HELP)
+@rest_long("command", *HELP)
 def test_before_and_behind_a_command_are_the_same_or_refused(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from gputop.settings import (
     usable,
 )
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
 
@@ -217,15 +217,13 @@ async def test_columns_are_chosen_and_moved() -> None:
         assert len(screen.line_with("COMMAND").split()) == len(labels)
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("keys", "columns"),
-    [
-        ("enter", ()),
-        ("j space space enter", ()),
-        ("j j j j space enter", ("type", "idle_for?", "rss?", "state?")),
-        ("j j j j space space enter", ("idle_for?", "rss?", "state?")),
-        ("j j j j space space space enter", ()),
-    ],
+    ("enter", ()),
+    ("j space space enter", ()),
+    ("j j j j space enter", ("type", "idle_for?", "rss?", "state?")),
+    ("j j j j space space enter", ("idle_for?", "rss?", "state?")),
+    ("j j j j space space space enter", ()),
 )
 async def test_what_is_auto_stays_auto(keys: str, columns: tuple[str], tmp_path: Path) -> None:
     path = tmp_path / "config.toml"

@@ -358,7 +358,7 @@ ENVIRONMENTS = (pth, sitecustomize, interpreter, linked_interpreter, one_writabl
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("attack", ENVIRONMENTS)
+@rest_long("attack", *ENVIRONMENTS)
 def test_no_environment_of_hers_is_run(
     attack: Callable[[Path, Path], None], eve: Path, ran: Path, tmp_path: Path
 ) -> None:
@@ -406,7 +406,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("words", [["--json"], ["--once"], ["doctor"], ["map", "--verify", "0"]])
+@rest_long("words", ["--json"], ["--once"], ["doctor"], ["map", "--verify", "0"])
 def test_no_library_of_hers_is_loaded(
     words: list[str], here: Machine, eve: Path, ran: Path, library: Path
 ) -> None:
@@ -419,7 +419,7 @@ def test_no_library_of_hers_is_loaded(
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("words", [["--json"], ["--demo", "--once"], ["doctor"], ["map", "0"]])
+@rest_long("words", ["--json"], ["--demo", "--once"], ["doctor"], ["map", "0"])
 def test_no_module_of_hers_is_imported(
     words: list[str], here: Machine, eve: Path, ran: Path
 ) -> None:

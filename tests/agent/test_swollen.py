@@ -27,7 +27,7 @@ from gputop.model.machine.environment import NAME, relevant_variables
 from gputop.protocol.messages import Detail
 from tests.agent.driving import Agent, Json
 from tests.agent.test_detail import answer, id_of
-from tests.conftest import NESTED, MachineFactory, needs_root
+from tests.conftest import NESTED, MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.patience import until
 
@@ -92,9 +92,9 @@ def known(agent: Agent) -> dict[int, Json]:
             return {process["pid"]: process for process in frame["processes"]}
 
 
-@pytest.mark.parametrize("words", [("cmdline=2147483648",), ("environ=2147483648",),
+@rest_long("words", ("cmdline=2147483648",), ("environ=2147483648",),
     ("cmdline=2147483648", "environ=2147483648"), ("entries=1000000",), ("misspelt=300000",),
-    ("cmdline=1073741824", "maps=65000", "fds=100000")])  # fmt: skip
+    ("cmdline=1073741824", "maps=65000", "fds=100000"))  # fmt: skip
 def test_an_agent_takes_no_more_memory_for_it(
     words: tuple[str, ...], here: Machine, swell: Swell
 ) -> None:

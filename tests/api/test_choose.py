@@ -11,7 +11,7 @@ import pytest
 
 from gputop.reservations.locks import read_locks
 from tests.api.programs import command, error, run, shown
-from tests.conftest import MachineFactory, needs_everybody
+from tests.conftest import MachineFactory, needs_everybody, rest_long
 from tests.driver import Machine, build
 from tests.patience import until
 
@@ -99,21 +99,19 @@ def test_limits(h200x8: Machine) -> None:
     assert shown(h200x8, code) == [1, 1, "NotEnoughGpusError"]
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("arguments", "words"),
-    [
-        ("count=0", "count 0 is not a number of GPUs"),
-        ("count='2'", "count '2' is not a number of GPUs"),
-        ("min_free='20GiX'", "min_free '20GiX' is not a size, as '20GiB' or bytes"),
-        ("min_free=[1]", "min_free [1] is not a size, as '20GiB' or bytes"),
-        ("host=['a', 1]", "hosts are names, not ['a', 1]"),
-        ("min_free=-1", "min_free -1 is not a size, as '20GiB' or bytes"),
-        ("min_free='2e9'", "min_free '2e9' is not a size, as '20GiB' or bytes"),
-        ("wait='soon'", "wait 'soon' is not a time, as '2h' or seconds"),
-        ("wait=float('nan')", "wait nan is not a time, as '2h' or seconds"),
-        ("host='a,b'", "'a,b' names 2 hosts: give one"),
-        ("host='a b'", "host 'a b' has blanks, or characters that cannot be seen"),
-    ],
+    ("count=0", "count 0 is not a number of GPUs"),
+    ("count='2'", "count '2' is not a number of GPUs"),
+    ("min_free='20GiX'", "min_free '20GiX' is not a size, as '20GiB' or bytes"),
+    ("min_free=[1]", "min_free [1] is not a size, as '20GiB' or bytes"),
+    ("host=['a', 1]", "hosts are names, not ['a', 1]"),
+    ("min_free=-1", "min_free -1 is not a size, as '20GiB' or bytes"),
+    ("min_free='2e9'", "min_free '2e9' is not a size, as '20GiB' or bytes"),
+    ("wait='soon'", "wait 'soon' is not a time, as '2h' or seconds"),
+    ("wait=float('nan')", "wait nan is not a time, as '2h' or seconds"),
+    ("host='a,b'", "'a,b' names 2 hosts: give one"),
+    ("host='a b'", "host 'a b' has blanks, or characters that cannot be seen"),
 )
 def test_bad_arguments(arguments: str, words: str, h200x8: Machine) -> None:
     assert error(h200x8, f"gputop.free({arguments})") == ("UsageError", words)

@@ -281,9 +281,7 @@ def test_a_machine_without_a_driver(machine: MachineFactory) -> None:
     assert shown(machine("no-driver"), code) == [0, "driver_not_loaded", "driver_not_loaded"]
 
 
-@pytest.mark.parametrize(
-    "arguments", ["0", "'1'", "float('nan')", "1e9", "hosts=[]", "hosts='a b'"]
-)
+@rest_long("arguments", "0", "'1'", "float('nan')", "1e9", "hosts=[]", "hosts='a b'")
 def test_bad_arguments(arguments: str, h200x8: Machine) -> None:
     name, words = error(h200x8, f"with gputop.watch({arguments}):\n    pass")
     assert name == "UsageError"

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.sources.ssh.names import HostName, plain_host
 from tests.cluster.series import gputop, serving, up
-from tests.conftest import MachineFactory
+from tests.conftest import MachineFactory, rest_long
 from tests.patience import until
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
@@ -63,17 +63,15 @@ def test_a_server_that_says_nothing_holds_up_no_key() -> None:
             assert terminal.exit_code(3) == 0
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("words", "said"),
-    [
-        ("--prometheus http://a -H b", "--prometheus cannot be used with -H"),
-        ("--prometheus http://a --once --timeout 3", "--prometheus cannot be used with --timeout"),
-        ("--prometheus http://a free --window 3", "--prometheus cannot be used with --window"),
-        ("--prometheus http://a serve -H b", "--prometheus cannot be used with -H"),
-        ("--prometheus a serve", "is not a URL such as http://prometheus:9090"),
-        ("--prometheus http://a topo", "--prometheus is not an option of gputop topo"),
-        ("--prometheus a:9090", "is not a URL such as http://prometheus:9090"),
-    ],
+    ("--prometheus http://a -H b", "--prometheus cannot be used with -H"),
+    ("--prometheus http://a --once --timeout 3", "--prometheus cannot be used with --timeout"),
+    ("--prometheus http://a free --window 3", "--prometheus cannot be used with --window"),
+    ("--prometheus http://a serve -H b", "--prometheus cannot be used with -H"),
+    ("--prometheus a serve", "is not a URL such as http://prometheus:9090"),
+    ("--prometheus http://a topo", "--prometheus is not an option of gputop topo"),
+    ("--prometheus a:9090", "is not a URL such as http://prometheus:9090"),
 )
 def test_what_it_does_not_go_with(words: str, said: str) -> None:
     command = [*GPUTOP, *words.split()]

@@ -258,13 +258,12 @@ def bomb(sums: stored.Sums) -> None:
     sums.whole = zlib.compress(bytes(64 << 20))
 
 
-@pytest.mark.parametrize(
+@rest_long(
     "damage",
-    [
+
         flip, link, pipe, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 60),
         lambda path: path.write_bytes(b"x" * (8 << 20)), forge(other_rows), forge(endless),
         forge(bomb), foreign, rename,
-    ],
     ids=["flip", "link", "pipe", "empty", "cut", "large", "rows", "endless", "bomb", "foreign",
          "rename"],
 )  # fmt: skip

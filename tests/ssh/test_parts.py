@@ -20,7 +20,7 @@ from gputop.sources.ssh.pacing import ConnectLimiter, Pinger
 from gputop.sources.ssh.process import Allowance, failure
 from gputop.sources.ssh.source import link_check
 from gputop.sources.ssh.start import Remote, RemotePython, read_remote, remote_command
-from tests.conftest import needed
+from tests.conftest import needed, rest_long
 from tests.patience import Deadline, until
 from tests.sshd import INSTALLED
 
@@ -41,7 +41,7 @@ def told(text: bytes) -> Remote | None:
     return read_remote(lambda _: next(lines, b""))
 
 
-@pytest.mark.parametrize(("shell", "package"), _SHELLS)
+@rest_long(("shell", "package"), *_SHELLS)
 def test_every_login_shell_takes_the_text(shell: str, package: str) -> None:
     needed(shell.split()[0], package)
     done = subprocess.run(

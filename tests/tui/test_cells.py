@@ -10,6 +10,7 @@ from rich.style import Style
 
 from gputop.tui.terminal.cells import Painted, _line, _next_line
 from gputop.tui.terminal.sgr import PLAIN, Span, change, span
+from tests.conftest import rest_long
 
 TEXTS = [
     "",
@@ -45,7 +46,7 @@ def draw(painted: Painted, *parts: tuple[str, Style | None], cols: int = 20) -> 
     return painted.draw([(0, spans(*parts))], (cols, 5))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@rest_long("seed", *range(20))
 def test_any_picture_can_follow_any_other(seed: int) -> None:
     chance = random.Random(seed)
     painted, screen = Painted(), pyte.Screen(30, 6)
@@ -84,7 +85,7 @@ def test_one_changed_character_is_one_move_and_the_character() -> None:
     assert draw(painted, ("util  98 %", None)) == ""
 
 
-@pytest.mark.parametrize("seed", range(20))
+@rest_long("seed", *range(20))
 def test_a_graph_moves_between_words(seed: int) -> None:
     """With it, the cells at its left change, and those at its right do or do not."""
     chance = random.Random(seed)

@@ -13,21 +13,20 @@ from gputop.settings import Session
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
 from tests.builders_tui import process_of
+from tests.conftest import rest_long
 from tests.tui.fleets import Fleetful, watched
 from tests.tui.test_fleet import HOSTS, all_seen, busy, hosts_of
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("typed", "hosts"),
-    [
-        ("de2", ["node2"]),
-        ("node", list(HOSTS)),
-        ("host:node3", ["node3"]),
-        ("host:node1 or host:node3", ["node1", "node3"]),
-        ("carol", ["node3"]),  # by a process there
-        ("!node2", ["node1", "node3"]),
-        ("host:nobody", []),
-    ],
+    ("de2", ["node2"]),
+    ("node", list(HOSTS)),
+    ("host:node3", ["node3"]),
+    ("host:node1 or host:node3", ["node1", "node3"]),
+    ("carol", ["node3"]),  # by a process there
+    ("!node2", ["node1", "node3"]),
+    ("host:nobody", []),
 )
 async def test_the_filter_leaves_hosts_as_it_is_typed(typed: str, hosts: list[str]) -> None:
     async with watched(*HOSTS) as fleet:

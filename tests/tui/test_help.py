@@ -121,7 +121,7 @@ async def test_the_keys_of_a_fleet_and_of_its_host() -> None:
         assert fleet.text.startswith(" Keys of the main screen;")
 
 
-@pytest.mark.parametrize("size", [(200, 50), (80, 24), (40, 12)])
+@rest_long("size", (200, 50), (80, 24), (40, 12))
 async def test_footer_and_columns(size: tuple[int, int]) -> None:
     async with shown(FRAME, size=size) as screen:
         await screen.press("question_mark")

@@ -59,7 +59,7 @@ def titles(screen: Screenful) -> dict[str, bool]:
 # --- two places for keys -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24), (40, 12)])
+@rest_long("size", (200, 50), (120, 40), (80, 24), (40, 12))
 async def test_tab_goes_between_gpus_and_processes(size: tuple[int, int]) -> None:
     async with shown(FRAME, size=size) as screen:
         stops = []
@@ -297,16 +297,14 @@ FIRST = ("Enter open", "/ filter", "u users", "F9 signal", "m mapping", "H healt
          "? help", "q quit")  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("width", "words"),
-    [
-        (200, FIRST),
-        (120, FIRST),
-        (80, (*FIRST[:6], *FIRST[7:])),
-        (60, (*FIRST[:4], *FIRST[7:])),
-        (40, (FIRST[0], FIRST[3], *FIRST[7:])),
-        (20, (FIRST[3], FIRST[7])),
-    ],
+    (200, FIRST),
+    (120, FIRST),
+    (80, (*FIRST[:6], *FIRST[7:])),
+    (60, (*FIRST[:4], *FIRST[7:])),
+    (40, (FIRST[0], FIRST[3], *FIRST[7:])),
+    (20, (FIRST[3], FIRST[7])),
 )
 async def test_the_line_of_keys_fills_the_width(width: int, words: tuple[str, ...]) -> None:
     async with shown(FRAME, size=(width, 24)) as screen:
@@ -448,7 +446,7 @@ async def test_every_word_of_the_screen_is_in_the_help() -> None:
     assert {word for word in words if not any(word in line[:26] for line in lines)} == set()
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 12)])
+@rest_long("size", (120, 40), (80, 24), (40, 12))
 async def test_what_is_typed_is_seen(size: tuple[int, int]) -> None:
     async with shown(FRAME, size=size) as screen:
         await screen.press("m", *"3,1,2")

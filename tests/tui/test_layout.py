@@ -39,7 +39,7 @@ def labels(screen: Screenful) -> list[str]:
             if a in ("GPU", "CPU")]  # fmt: skip
 
 
-@pytest.mark.parametrize("size", SIZES)
+@rest_long("size", *SIZES)
 @rest_long("processes", 30, 0, 8, 200)
 async def test_no_line_is_empty_while_a_pane_is_cut(processes: int, size: tuple[int, int]) -> None:
     async with shown(machine(processes), size=size) as screen:

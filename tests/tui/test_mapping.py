@@ -60,14 +60,12 @@ async def test_the_order_goes_round() -> None:
         assert seen == [None, "PCI_BUS_ID", "FASTEST_FIRST", None]
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("value", "order", "expected"),
-    [
-        ("1,0", "PCI_BUS_ID", {"cuda:0": 1, "cuda:1": 0}),
-        ("", None, {}),
-        (uuid_of(3), None, {"cuda:0": 3}),
-        (None, None, {f"cuda:{k}": k for k in range(4)}),
-    ],
+    ("1,0", "PCI_BUS_ID", {"cuda:0": 1, "cuda:1": 0}),
+    ("", None, {}),
+    (uuid_of(3), None, {"cuda:0": 3}),
+    (None, None, {f"cuda:{k}": k for k in range(4)}),
 )
 async def test_it_starts_with_the_environment(
     value: str | None,

@@ -10,6 +10,7 @@ import pytest
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.metrics.process import PROCESS
 from tests.builders_tui import GIB, NOON, Screenful, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 
 def masked(value: str, **around: Any) -> CudaContext:
@@ -90,7 +91,7 @@ async def test_escape_leaves_the_order_alone() -> None:
         assert screen.app.is_running
 
 
-@pytest.mark.parametrize("key", ["down", "j", "up", "k"])
+@rest_long("key", "down", "j", "up", "k")
 async def test_the_first_key_selects_the_first_row(key: str) -> None:
     async with shown(frame_of(*(process_of(100 + n) for n in range(5)))) as screen:
         assert screen.selected is None

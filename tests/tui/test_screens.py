@@ -56,10 +56,10 @@ async def test_the_interval_goes_to_the_source_and_to_the_heading() -> None:
         assert shown_ == [f"{seconds:g}s" for seconds in (*up, *down)]
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("settings", "told"),
-    [(Session(me="root"), True), (Session(me="alice"), False), (Session(), False),
-     (Session(me="root", readonly=True), False)],
+    (Session(me="root"), True), (Session(me="alice"), False), (Session(), False),
+     (Session(me="root", readonly=True), False),
 )  # fmt: skip
 async def test_root_is_told_that_he_is_root(settings: Session, told: bool) -> None:
     for size in ((120, 40), (40, 12)):
@@ -286,7 +286,7 @@ async def test_the_palette_finds_how_to_kill(words: str) -> None:
 # --- themes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", THEMES[1:])
+@rest_long("theme", *THEMES[1:])
 async def test_every_role_can_be_seen(theme: str) -> None:
     async with shown(frame_of(), theme=theme) as screen:
         background = screen.table.rich_style.bgcolor

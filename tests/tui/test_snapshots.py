@@ -21,6 +21,7 @@ from gputop.tui.glyphs import ASCII
 from gputop.tui.messages import Arrived
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import shown
+from tests.conftest import rest_long
 from tests.tui import machines
 from tests.tui.fleets import watched
 
@@ -81,7 +82,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("utc")
-@pytest.mark.parametrize("name", CASES)
+@rest_long("name", *CASES)
 async def test_the_screen_is_as_it_was(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from gputop.model.machine.gpu import DeviceHolder
 from gputop.settings import ProcessSettings, Session
 from tests.builders import id_of
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
+from tests.conftest import rest_long
 
 GPUS = tuple(gpu_of(index) for index in range(3))
 
@@ -60,10 +61,10 @@ async def test_escape_leads_from_the_users_back_to_where_one_was() -> None:
         assert screen.process_lines[0].startswith("▸bob ")
 
 
-@pytest.mark.parametrize(
+@rest_long(
     ("keys", "tagged"),
-    [("A", [301, 302, 303]), ("slash a m y enter A", [301, 303]), ("t A", [301, 302, 303]),
-     ("u A", [301, 302, 303]), ("A A", []), ("down space A", [301, 302, 303])],
+    ("A", [301, 302, 303]), ("slash a m y enter A", [301, 303]), ("t A", [301, 302, 303]),
+     ("u A", [301, 302, 303]), ("A A", []), ("down space A", [301, 302, 303]),
 )  # fmt: skip
 async def test_a_key_tags_all_that_is_in_view(keys: str, tagged: list[int]) -> None:
     async with shown(frame_of(*GPUS, *MIXED), size=(80, 24)) as screen:

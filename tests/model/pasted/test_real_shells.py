@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.model.cuda.pasted.reading import Pasted, read_pasted
-from tests.conftest import needed
+from tests.conftest import needed, rest_long
 from tests.model.pasted.shell_grammar import Grammar, RealShell
 from tests.test_map_pasted import CASES
 
@@ -125,7 +125,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@rest_long("shell", *SHELLS)
 def test_plain_lines_in_every_shell(shell: str) -> None:
     needed(shell, shell)
     for text in PLAIN:
