@@ -87,9 +87,13 @@ def test_bytes_on_a_real_terminal_and_through_tmux(tmux: str, tmp_path: Path) ->
         assert bytes(terminal.raw) == b""
     config = tmp_path / "tmux.conf"
     config.write_text("set -g allow-passthrough on\nset -g status off\n")
-    inside = [tmux, "-f", str(config), "-S", str(tmp_path / "socket"), "new-session", *command]
+    # tmux passes nothing on before its window is drawn.
+    waiting = [sys.executable, "-c", f"input('drawn'); {call}"]
+    inside = [tmux, "-f", str(config), "-S", str(tmp_path / "socket"), "new-session", *waiting]
     env.pop("TMUX")
     with Terminal(inside, cols=80, rows=24, env=env) as terminal:
+        terminal.wait_for("drawn")
+        terminal.send(b"\r")
         assert terminal.exit_code() == 0
         assert b"\x1b]777;notify;gputop;a,b\a" in bytes(terminal.raw)
 
