@@ -37,8 +37,9 @@ def say(**probed):
 
 def call(name, *arguments):
     code = getattr(cuda, name)(*arguments)
-    # CUDA_ERROR_NO_DEVICE; cuInit's CUDA_ERROR_INVALID_DEVICE: a GPU twice, an unknown order.
-    if code == 100 or (code == 101 and name == "cuInit"):
+    if code == 100:  # CUDA_ERROR_NO_DEVICE
+        say(devices=[])
+    if code == 101 and name == "cuInit":  # CUDA_ERROR_INVALID_DEVICE: a GPU twice, a bad order
         say(devices=[])
     if code != 0:
         say(problem=f"{name} failed with CUDA error {code}")
