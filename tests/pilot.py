@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -21,6 +21,7 @@ from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.message_pump import MessagePump
+from textual.screen import Screen
 from textual.walk import walk_depth_first
 from textual.widget import Widget
 
@@ -42,16 +43,21 @@ async def settled(*_: float) -> None:
         await asyncio.sleep(0)
         if app._resize_timer is not None:  # for a drag of the window's edge: 1/120 s
             await asyncio.sleep(0.009)
-        widgets = list(chain((app.screen,), walk_depth_first(app.screen, Widget, with_root=False)))
-        is_busy = (
-            app._resize_timer is not None
-            or _has_messages(app)
-            or any(_has_messages(widget) for widget in widgets)
-        )
-        if not is_busy and any(widget._layout_required for widget in widgets):
-            app.screen._on_timer_update()  # now, and not at the next of 60 a second
-            is_busy = True
+        visible = [screen for screen in app.screen_stack if screen.is_current]
+        pumps = [app, *chain.from_iterable(map(_widgets, visible))]
+        is_busy = app._resize_timer is not None or any(map(_has_messages, pumps))
+        if not is_busy:
+            for screen in visible:  # below a dialog, too
+                if any(widget._layout_required for widget in _widgets(screen)):
+                    screen._on_timer_update()  # now, and not at the next of 60 a second
+                    is_busy = True
         quiet = 0 if is_busy else quiet + 1
+    for screen in app.screen_stack[:-1]:  # the pilot draws the one above them
+        screen._on_timer_update()
+
+
+def _widgets(screen: Screen[Any]) -> Iterator[Widget]:
+    return chain((screen,), walk_depth_first(screen, Widget, with_root=False))
 
 
 def _has_messages(pump: MessagePump) -> bool:
