@@ -94,7 +94,7 @@ KINDS: dict[str, Callable[[str], tuple[Finding, ...]]] = {
 
 
 OTHER_WORDS = {
-    "0,,1": "Empty entry after 0: CUDA stops there: only GPU 0 is visible.",
+    "0,,1": "Empty entry after 0: CUDA stops there, only GPU 0 is visible.",
     "cuda:2 under CUDA_VISIBLE_DEVICES=1,2": ("2 GPUs are visible, named cuda:0 (GPU 1) and cuda:1"
      " (GPU 2). cuda:2 does not exist: 'CUDA error: invalid device ordinal'. For physical GPU 2 use"
      " cuda:1."),

@@ -35,7 +35,7 @@ _BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 # By the reason why a list ended; {rest} is what stays visible.
 _STOPS: dict[str, _AdviceRow] = {
     "empty_entry": ("value-empty-entry", "warning",
-        "Empty entry{before}: CUDA stops there: {rest}."),
+        "Empty entry{before}: CUDA stops there, {rest}."),
     "out_of_range": ("value-out-of-range", "error", "There is no GPU {text} here: {rest}."),
     "unknown_uuid": ("value-unknown-uuid", "error",
         "No GPU here has a UUID starting {text}: {rest}."),

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gputop.model.cuda.entries import (
+    EntryReason,
     ResolvedEntry,
     first_naming,
     kind_of,
@@ -52,9 +53,9 @@ def resolve(
     that order with CUDA_VISIBLE_DEVICES unset, as NVML indices. `driver_version` is nvidia-smi's,
     such as 580.65.06; it matters only on machines with MIG.
     """
-    gpus = enumerate_devices(devices, order, cuda_order)
     if order not in ORDERS and not cuda_order:
         return _refused(value, order, devices)
+    gpus = enumerate_devices(devices, order, cuda_order)
     mappings = []
     for rule in rules_for(devices, driver_version):
         cuda = with_mig(gpus, rule, mixed=_mixes_kinds(value or ""))
@@ -71,6 +72,16 @@ def _refused(value: str | None, order: str | None, devices: Sequence[CudaDevice]
     """Return the mapping under a CUDA_DEVICE_ORDER with which CUDA does not start."""
     texts = value.split(",") if value else ()
     because = enumerate_devices(devices, order).because
+    return msgspec.structs.replace(
+        _none_visible(value, order, because, "order"),
+        entries=tuple(ResolvedEntry(i, text, "ignored") for i, text in enumerate(texts)),
+        hidden=tuple(Hidden(part, because) for gpu in devices for part in gpu.parts()),
+    )
+
+
+def _none_visible(
+    value: str | None, order: str | None, because: str, reason: EntryReason
+) -> Mapping:
     return Mapping(
         value=value,
         order=order,
@@ -78,9 +89,7 @@ def _refused(value: str | None, order: str | None, devices: Sequence[CudaDevice]
         because=because,
         visible=(),
         count=0,
-        reason="order",
-        entries=tuple(ResolvedEntry(i, text, "ignored") for i, text in enumerate(texts)),
-        hidden=tuple(Hidden(part, because) for gpu in devices for part in gpu.parts()),
+        reason=reason,
     )
 
 
@@ -90,15 +99,7 @@ def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping
     if value:
         return _listed(value, order, cuda)
     # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
-    return Mapping(
-        value="",
-        order=order,
-        certainty="exact",
-        because=_ANY_ORDER,
-        visible=(),
-        count=0,
-        reason="empty_value",
-    )
+    return _none_visible("", order, _ANY_ORDER, "empty_value")
 
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
