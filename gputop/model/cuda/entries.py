@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -186,11 +187,17 @@ def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
     return entry if whole else msgspec.structs.replace(entry, documented=False)
 
 
+@lru_cache(maxsize=256)
+def _digits_of(uuid: str | None) -> str | None:
+    """Return the digits of a device's UUID; every entry of every process is compared with them."""
+    return None if uuid is None else read_digits(uuid[4:])
+
+
 def _find_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
     digits = read_digits(text[4:])
     if digits is None:
         return ParsedEntry(None, "unknown_uuid", "is no UUID")
-    uuids = [device.uuid and read_digits(device.uuid[4:]) for device in cuda.devices]
+    uuids = [_digits_of(device.uuid) for device in cuda.devices]
     fits = [rank for rank, uuid in enumerate(uuids) if uuid and uuid.startswith(digits)]
     if len(fits) > 1:
         indices = ", ".join(str(cuda.devices[rank].index) for rank in fits)

@@ -36,6 +36,7 @@ from gputop.model.cuda.enumeration import (
 )
 from gputop.model.cuda.mapping import Hidden, Mapping, unknown_mapping
 
+_NO_START = "CUDA does not start with this CUDA_DEVICE_ORDER"
 _ANY_ORDER = "the order in which CUDA counts the GPUs does not matter here"
 
 
@@ -75,7 +76,7 @@ def _refused(value: str | None, order: str | None, devices: Sequence[CudaDevice]
     return msgspec.structs.replace(
         _none_visible(value, order, because, "order"),
         entries=tuple(ResolvedEntry(i, text, "ignored") for i, text in enumerate(texts)),
-        hidden=tuple(Hidden(part, because) for gpu in devices for part in gpu.parts()),
+        hidden=tuple(Hidden(part, _NO_START) for gpu in devices for part in gpu.parts()),
     )
 
 
