@@ -183,11 +183,15 @@ def test_each_has_its_pace_and_the_fields_are_one_call(machine: MachineFactory) 
 
 @pytest.mark.system
 def test_rates_and_shares_of_a_running_machine(machine: MachineFactory) -> None:
-    """The scenario's counters rise by 1.205 and 2.4 GB/s, and by a quarter of the time."""
-    with Agent(machine("h200x8")) as agent:
+    """The scenario's counters rise by 1.205 and 2.4 GB/s, and by a quarter of the time. How long
+    clocks were held back is asked for every ten seconds, and at once after an XID."""
+    here = machine("h200x8")
+    with Agent(here) as agent:
         agent.line()
         until(lambda: agent.refresh()["gpus"][0]["pcie"]["tx"] is not None)
-        gpu = agent.refresh()["gpus"][0]
+        assert agent.refresh()["gpus"][0]["throttle"]["shares"] == {}
+        here.change(0, xids=[[here.elapsed, 13]])
+        gpu = until(lambda: (gpu := agent.refresh()["gpus"][0])["throttle"]["shares"] and gpu)
     assert gpu["pcie"]["tx"] == pytest.approx(1.205e9, rel=0.05)
     assert gpu["pcie"]["rx"] == pytest.approx(2.4e9, rel=0.05)
     assert gpu["throttle"]["shares"]["sw_power_cap"] == pytest.approx(0.25, abs=0.02)
@@ -248,6 +252,7 @@ def test_shares_are_of_all_the_time_since_the_first_look() -> None:
     reasons: tuple[str, ...] = ()
     for now, nanoseconds in ((10.0, 7e9), (12.0, 8e9), (14.0, 0), (18.0, 1e9), (19.0, 99e9)):
         section = throttle.read(ask, {pynvml.NVML_FI_DEV_PERF_POLICY_POWER: nanoseconds}, now)
+        assert section == throttle.read(ask, {}, now)  # those that were not asked for stay
         assert section
         told.append(section.shares)
         reasons = section.reasons

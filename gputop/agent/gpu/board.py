@@ -198,19 +198,21 @@ def is_held_back(throttle: Any) -> bool:
 
 
 class ThrottleSection(Section):
-    """What holds the clocks back, now and since the first reading."""
+    """What holds the clocks back, now and, as shares of time, since the first reading."""
 
-    name, kind, every = "throttle", sections.Throttle, QUICK
-    fields = {"shares": tuple(_HELD_BACK.values())}
+    name, kind, every, slow = "throttle", sections.Throttle, QUICK, SELDOM
+    slow_fields = {"shares": tuple(_HELD_BACK.values())}
 
     def __init__(self) -> None:
         super().__init__()
         self._held = {name: CounterTotal() for name in _HELD_BACK}
         self._since: float | None = None
+        self._shares: dict[str, float] = {}
         self._in_a_row = dict.fromkeys(THROTTLE_REASONS, 0)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        bits, shares = first_of(ask, _THROTTLE_REASONS), self._shares(fields, now)
+        self._count(fields, now)
+        bits = first_of(ask, _THROTTLE_REASONS)
         if bits is None:
             return {}
         for name, reason in THROTTLE_REASONS.items():
@@ -218,19 +220,21 @@ class ThrottleSection(Section):
         return {
             "reasons": tuple(name for name, times in self._in_a_row.items() if times),
             "lasting": tuple(name for name, times in self._in_a_row.items() if times >= _LASTING),
-            "shares": shares,
+            "shares": self._shares,
         }
 
-    def _shares(self, fields: Fields, now: float) -> dict[str, float]:
-        """Return the share of time since the first reading, by reason; empty the first time."""
+    def _count(self, fields: Fields, now: float) -> None:
+        """Take in the counters, if they were asked for: the driver needs 4 ms for them."""
+        asked = {name: fields[field] for name, field in _HELD_BACK.items() if field in fields}
+        if not asked:
+            return
         if self._since is None:
             self._since = now
         passed = (now - self._since) * 1e9
         held = {
-            name: self._held[name].add(validate.counter(fields.get(field)))
-            for name, field in _HELD_BACK.items()
+            name: self._held[name].add(validate.counter(count)) for name, count in asked.items()
         }
-        return {
+        self._shares = {
             name: round(min(1.0, nanoseconds / passed), 4)
             for name, nanoseconds in held.items()
             if nanoseconds is not None and passed > 0
