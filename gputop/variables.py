@@ -50,8 +50,9 @@ _CHECKED = (
 )  # fmt: skip
 """Programs, sockets and files that are checked each time they are used, with an error or a reason
 that a user can read."""
-_OWN_FOLDERS = "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"
-"""Checked once more when they are used (files.py), so they are kept if they do not answer."""
+_FOLDERS = "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GPUTOP_LOCKS"
+"""Checked once more before anything is made there (files.py, reservations/folder.py), so they are
+kept if they do not answer."""
 _PATHS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE",
           "SSL_CERT_DIR")  # fmt: skip
 """Paths that only root may be able to change, as those in all other variables of gputop's own."""
@@ -83,7 +84,7 @@ def drop_untrusted(environ: MutableMapping[str, str]) -> None:
     paths = {name: value for name, value in environ.items() if _names_path(name)}
     safe = _safe_paths(paths.values())
     kept = {name for name, value in environ.items() if name not in paths and _is_kept(name, value)}
-    kept |= {name for name, value in paths.items() if safe.get(value, name in _OWN_FOLDERS)}
+    kept |= {name for name, value in paths.items() if safe.get(value, name in _FOLDERS)}
     _drop(environ, environ.keys() - kept)
     _drop_modules(environ)
     if environ.get("TZ") != _initial.get("TZ"):
@@ -125,7 +126,7 @@ def _drop(environ: MutableMapping[str, str], names: Iterable[str]) -> None:
 
 def _names_path(name: str) -> bool:
     """Whether a variable is kept if its value is a path that only root can change."""
-    if name in _OWN_FOLDERS or name in _PATHS:
+    if name in _FOLDERS or name in _PATHS:
         return True
     return name.startswith("GPUTOP_") and name not in _DATA and name not in _CHECKED
 

@@ -237,6 +237,21 @@ def _take() -> None:
 
 @needs_root
 @pytest.mark.system
+def test_root_makes_no_folder_where_others_lead_it(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hers = locks.parent / "hers"
+    hers.mkdir()
+    os.chown(hers, NOBODY, NOBODY)
+    (hers / "link").symlink_to(locks)
+    for name in ("new", "link", "link/new"):
+        monkeypatch.setenv("GPUTOP_LOCKS", f"{hers}/{name}")
+        assert refusal()
+    assert (os.listdir(hers), locks.exists()) == (["link"], False)
+
+
+@needs_root
+@pytest.mark.system
 def test_a_user_takes_over_from_another(locks: Path) -> None:
     """Nobody opens, needs or can remove what the other has left."""
     assert in_child(_take, NOBODY) == ""

@@ -336,6 +336,8 @@ def test_a_shell_runs_nothing_that_was_in_the_variable(h200x8: Machine, tmp_path
     script = f'eval "$({reserve} 2>/dev/null)"; echo $GPUTOP_RESERVATION'
     done = h200x8.run(["sh", "-c", script])
     (lock,) = read_locks()
+    assert lock.pid
+    os.kill(lock.pid, signal.SIGTERM)  # or it would stay as long as this login does
     assert (done.stdout, done.stderr) == (f"7,{lock.pid}\n", "")
     assert not ran.exists()
 

@@ -19,6 +19,7 @@ from tests.cluster.test_client import answering
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
 from tests.driver.machine import REPOSITORY
+from tests.fuse import Fuse
 from tests.patience import until
 from tests.terminal import Terminal
 
@@ -87,6 +88,19 @@ def test_what_acts_is_dropped(eve: Path) -> None:
 
 def test_what_is_plain_is_kept() -> None:
     assert kept(PLAIN).items() >= PLAIN.items()
+
+
+def test_what_does_not_answer_is_kept_if_it_is_checked_again(tmp_path: Path) -> None:
+    """Otherwise what is reserved there would pass for free."""
+    names = "XDG_STATE_HOME", "GPUTOP_LOCKS", "XDG_CACHE_HOME", "CUDA_HOME"
+    env = dict.fromkeys(names, f"{tmp_path}/below") | {"PYTHONPATH": str(REPOSITORY)}
+    with (
+        Fuse(tmp_path),  # whoever waits for it ends with it
+        subprocess.Popen([sys.executable, "-c", KEPT], env=env, stdout=subprocess.PIPE) as done,
+    ):
+        assert done.stdout
+        left = json.loads(done.stdout.readline())
+    assert left.keys() & set(names) == {"XDG_STATE_HOME", "GPUTOP_LOCKS"}
 
 
 def test_a_user_has_all_but_a_terminal_that_there_is_not(eve: Path) -> None:

@@ -8,7 +8,7 @@ from gputop.agent.process.stat import read_stat
 from gputop.agent.process.users import UserNames
 from gputop.agent.worker import Worker
 from gputop.model.machine.gpu import Reservation
-from gputop.reservations.folder import folder_paths, is_there
+from gputop.reservations.folder import may_be_any
 from gputop.reservations.locks import LockFile, read_locks
 
 TIMEOUT = 0.05
@@ -36,7 +36,7 @@ class ReservationReader:
 
     def read(self, timeout: float) -> dict[str, Reservation]:
         """Return the oldest reservation of each GPU, by UUID; `timeout` in seconds."""
-        if not any(map(is_there, folder_paths())):
+        if not may_be_any():
             self.unknown = False
             return {}
         self._worker = self._worker or Worker("reservations", self._read)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from gputop.deadline import within
 from gputop.errors import GputopError
 from gputop.files import lock_file, reason_of
-from gputop.trust import is_elevated, reason_writable
+from gputop.trust import is_elevated, is_roots, reason_writable
 
 VARIABLE = "GPUTOP_LOCKS"
 """The variable that names another folder than the usual ones."""
@@ -40,7 +40,14 @@ def folder_paths() -> Sequence[str]:
     return (own,) if own.startswith("/") else _USUAL
 
 
-def is_there(path: str) -> bool:
+def may_be_any() -> bool:
+    """Return whether there may be reservations. A folder that the user names is not even looked at:
+    it may be where nothing answers."""
+    paths = folder_paths()
+    return paths is not _USUAL or any(map(_is_there, paths))
+
+
+def _is_there(path: str) -> bool:
     """Return whether a folder exists and is no link; its content is not touched."""
     try:
         os.close(os.open(path, os.O_PATH | _FLAGS))
@@ -126,7 +133,12 @@ def _open() -> tuple[str, int]:
 
 
 def _make(path: str) -> None:
-    """Make a folder for all users; the umask is that of all threads, and is left alone."""
+    """Make a folder for all users; the umask is that of all threads, and is left alone.
+
+    For root only where others cannot lead it elsewhere: a variable whose file system did not answer
+    at the start is kept (variables.py). OSError."""
+    if is_elevated() and not is_roots(os.path.dirname(path), sticky=True):
+        raise OSError("others may change what is there")
     try:
         os.mkdir(path)
     except FileExistsError:

@@ -52,11 +52,15 @@ def test_a_reserved_gpu_is_shown_everywhere(machine: MachineFactory, tmp_path: P
         working.release()
 
 
-def test_where_the_folder_does_not_answer_it_is_not_known_what_is_reserved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "/site/locks"])
+def test_where_the_folder_does_not_answer_it_is_not_known_what_is_reserved(
+    below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until it does, no GPU is free (model/test_is_free.py)."""
-    (tmp_path / "locks").mkdir()  # GPUTOP_LOCKS names it
+    monkeypatch.setenv("GPUTOP_LOCKS", f"{tmp_path}/mount{below}")
+    (tmp_path / "mount").mkdir()
     reader = ReservationReader()
-    with Fuse(tmp_path / "locks") as fuse:
+    with Fuse(tmp_path / "mount") as fuse:
         assert (reader.read(0.1), reader.unknown) == ({}, True)
         fuse.end()
         assert (reader.read(10.0), reader.unknown) == ({}, False)
