@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -253,6 +254,12 @@ def needed(program: str, package: str) -> str:
     if path is None:
         lacking(f"not installed: apt-get install -y {package}")
     return path
+
+
+def needed_module(name: str) -> None:
+    """As `needed`, for a module of `.[dev]`: some of the long tests want more than the suite."""
+    if find_spec(name) is None:
+        lacking("not installed: pip install -e '.[dev]'")
 
 
 def lacking(reason: str) -> NoReturn:

@@ -14,7 +14,7 @@ import pytest
 
 from gputop.commands import HELP
 from gputop.manual import TOPICS, page, plain
-from tests.conftest import MachineFactory, needed, rest_long
+from tests.conftest import MachineFactory, needed, needed_module, rest_long
 from tests.driver import forked
 from tests.terminal import Terminal
 
@@ -102,6 +102,7 @@ def test_every_command_has_examples_or_says_what_it_is_for(command: str) -> None
 
 @pytest.mark.long
 def test_the_wheel(tmp_path: Path) -> None:
+    needed_module("argparse_manpage")
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("gputop_tui-*.whl")

@@ -12,7 +12,7 @@ import pytest
 
 import gputop
 from gputop import api
-from tests.conftest import rest_long
+from tests.conftest import needed_module, rest_long
 
 pytestmark = pytest.mark.system
 
@@ -95,6 +95,7 @@ def test_its_errors_are_one_tree() -> None:
 
 @pytest.mark.long
 def test_a_type_checker_knows_its_types(tmp_path: Path) -> None:
+    needed_module("mypy")
     (tmp_path / "user.py").write_text(USER)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "user.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
