@@ -38,9 +38,9 @@ def asks(terminal: Terminal) -> bool:
     """Whether ssh asks at the terminal, and waits: a Ctrl-C just before that is lost on it."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            state = (path.parent / "stat").read_text().rpartition(")")[2].split()[:2]
-            ours = state == ["S", str(terminal.process.pid)]  # others' may be endless
-            if ours and b"ControlMaster=yes" in path.read_bytes():
+            stat = (path.parent / "stat").read_text(errors="replace")
+            ours = stat.rpartition(")")[2].split()[:2] == ["S", str(terminal.process.pid)]
+            if ours and b"ControlMaster=yes" in path.read_bytes():  # others' may be endless
                 return ASKS in terminal.text
     return False
 
