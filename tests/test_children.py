@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import venv
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pytest
 from gputop.agent.process.reader import ProcessReader
 from gputop.agent.process.stat import read_stat
 from gputop.agent.program import run_program
+from gputop.sources.child import PipedProcess
 from tests.agent.driving import gone
 from tests.conftest import MachineFactory, in_child, needed, needs_root, rest_long
 from tests.driver import Machine
@@ -240,3 +242,24 @@ def test_a_program_that_had_to_be_killed_is_none() -> None:
         assert zombies() == []
 
     assert in_child(run_both, os.getuid()) == ""
+
+
+@pytest.mark.long
+def test_a_program_that_waits_for_a_core_has_its_time_to_tidy_up() -> None:
+    """It needs a third of a second of a core that it shares with four others."""
+
+    def run() -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        spin = "import sys, time\nsys.stdin.read()\nwhile time.process_time() < {}: pass"
+        loops = [subprocess.Popen([sys.executable, "-c", spin.format(99)], stdin=subprocess.DEVNULL)
+                 for _ in range(4)]  # fmt: skip
+        with open(os.devnull, "r+b") as null:
+            words = [sys.executable, "-c", spin.format(0.3)]
+            program = PipedProcess(words, os.environ, null.fileno(), null.fileno())
+        program.end(0.4)
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        assert program.wait(0) == 0
+
+    assert in_child(run, os.getuid()) == ""

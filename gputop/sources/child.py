@@ -23,6 +23,8 @@ _DIES = 0.5
 _TIDIES_UP = 0.5
 """Seconds for programs whose input is closed to end by themselves."""
 _SIGKILL = 9
+_STARVED = 5.0
+"""Seconds by which a program on a busy machine may be late."""
 _LOST = 255 << 8
 """The exit status of a child whose own cannot be known, as the kernel writes it."""
 
@@ -114,11 +116,23 @@ class PipedProcess:
             return left <= 1  # the line end comes before the next line
 
     def wait(self, seconds: float) -> int | None:
-        """Return its exit status, negative after a signal; None if it runs after `seconds`."""
-        end = time.monotonic() + seconds
-        while (status := self._reap()) is None and time.monotonic() < end:
+        """Return its exit status, negative after a signal; None if it runs after `seconds`. What it
+        has to wait for a core meanwhile does not count, up to `_STARVED`."""
+        begin, starved = time.monotonic(), self._starved()
+        while (status := self._reap()) is None:
+            more = time.monotonic() - begin - seconds
+            if more >= 0 and more >= min(self._starved() - starved, _STARVED):
+                break
             time.sleep(_SOON)
         return status
+
+    def _starved(self) -> float:
+        """Return the seconds that its first thread has waited for a core; 0 if that is not told."""
+        try:
+            with open(f"/proc/{self._pid}/schedstat", encoding="ascii") as file:
+                return int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0
 
     def end(self, seconds: float = 0.0) -> None:
         """Close its input, and kill it if it has not ended after `seconds`; the first time only.
