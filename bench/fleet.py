@@ -40,7 +40,7 @@ boot_id = json.loads(text.splitlines()[0])[1]["boot_id"]
 text = text.replace(boot_id, os.environ["NAME"])  # or it would be one machine by many names
 lines = [json.loads(line)[1] for line in text.splitlines()]
 samples = [line for line in lines if line["kind"] == "sample"][-5:]
-number, turn = 0, 0
+number, turn, interval = 0, 0, 1
 
 
 def say(message):
@@ -61,8 +61,11 @@ while True:
         request = json.loads(request)
         if request.get("request") == "ping":
             say({"kind": "reply", "request": request["id"]})
+        if request.get("request") == "interval":
+            due += request["seconds"] - interval
+            interval = request["seconds"]
         continue
-    due += 1
+    due += interval
     turn += 1
     say(samples[turn % len(samples)])
 """

@@ -19,7 +19,7 @@ from textual.screen import ModalScreen, Screen
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import ProcessKey
 from gputop.model.machine.text import printable
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply, SetInterval
+from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL, Reply
 from gputop.settings import Session
 from gputop.sources.demo.source import DemoSource
 from gputop.sources.feed import Feed
@@ -88,7 +88,9 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         self.shown = Shown(self._first(feeds, cluster))
 
     def _first(self, feeds: Sequence[Feed], cluster: ClusterWatch | None) -> Timeline | HostsScreen:
-        machines = [WatchedMachine(feed, self.post_message) for feed in feeds]
+        machines = [
+            WatchedMachine(feed, self.post_message, self.settings.interval) for feed in feeds
+        ]
         if len(machines) == 1:
             return self._view(machines[0])
         hosts: FleetHosts | ClusterHosts
@@ -340,7 +342,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     def _set_pace(self, seconds: float) -> None:
         self._pace = seconds
         for machine in self.shown.machines:
-            machine.request(SetInterval(seconds))
+            machine.set_interval(seconds)
 
     def action_refresh_now(self) -> None:
         """Ask for frames; connect again where that has failed, or where no agent answers."""
@@ -362,7 +364,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         if view := self.shown.view_of(machine):
             self._begin_anew(view)
         machine.reconnect()
-        machine.request(SetInterval(self.shown.current.interval))
+        machine.set_interval(self.shown.current.interval)
 
     def _begin_anew(self, view: Timeline) -> None:
         self._begin_now()

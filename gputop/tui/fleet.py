@@ -76,6 +76,10 @@ class FleetHosts:
             ordered(rows, self._order), self._columns.of(rows, self.table.size.width)
         )
         self._free.show_free(free_gpus(rows), totals.free is not None)
+        in_sight = {row.host for row in self.table.rows_in_sight}
+        in_sight |= {line.row.host for line in self._processes.rows_in_sight}
+        for machine in self.machines:
+            machine.note_sight(machine.host in in_sight)
 
     def _fitting(self, rows: list[HostRow]) -> list[HostRow]:
         """Return the hosts that the filter leaves: by their names, or for a process there."""

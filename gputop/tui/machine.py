@@ -25,8 +25,10 @@ from gputop.protocol.messages import (
     Refresh,
     Reply,
     Request,
+    SetInterval,
     Signal,
 )
+from gputop.sources.agent_process import INTERVAL
 from gputop.sources.feed import Feed
 from gputop.tui.messages import Arrived, MarkReached, ReplyReceiver
 from gputop.tui.snapshot import Snapshot
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 _MARKS = "marks"
 """The id of requests about marked processes."""
 _MOST_NEWS = 3
+_OUT_OF_SIGHT = 3.0
+"""Seconds between two frames of a machine of which nothing is in sight: sums over all hosts are at
+most so old."""
 _REBOOT_SHOWN = 600.0
 """Seconds for which the reboot of a machine is shown."""
 
@@ -83,9 +88,12 @@ class PendingSignals:
 class WatchedMachine:
     """One machine: its source, newest frame, history and the signals that were sent there."""
 
-    def __init__(self, feed: Feed, post: Callable[[Message], object]) -> None:
-        """`post` takes messages to the app, from any thread."""
+    def __init__(
+        self, feed: Feed, post: Callable[[Message], object], interval: float = INTERVAL
+    ) -> None:
+        """`post` takes messages to the app, from any thread; `interval`: that of the source."""
         self.feed = feed
+        self._interval, self._is_in_sight = interval, True
         self.status_changed: Callable[[], None] = lambda: None
         """Called when the note about signals or the news of marks changes."""
         self.marks = Marks()
@@ -173,7 +181,10 @@ class WatchedMachine:
             rebooted = self._frame.time - self._rebooted
         if rebooted is not None and not 0 <= rebooted < _REBOOT_SHOWN:
             rebooted = None
-        return HostState(self.host, self._current, self.link, self.retry_in, self._reason, rebooted)
+        return HostState(
+            self.host, self._current, self.link, self.retry_in, self._reason, rebooted,
+            self._interval_now,
+        )  # fmt: skip
 
     @property
     def phase(self) -> tuple[bool, LinkState]:
@@ -201,6 +212,21 @@ class WatchedMachine:
     def leave(self) -> None:
         """Keep only the newest frame, for `take_arrived`, and a brief history."""
         self._set_open(False)
+
+    def set_interval(self, seconds: float) -> None:
+        """Have a frame every so many seconds, less often while nothing of it is in sight."""
+        self._interval = seconds
+        self.request(SetInterval(self._interval_now))
+
+    def note_sight(self, is_in_sight: bool) -> None:
+        """Note whether anything of it is in sight; before the first frame that does not matter."""
+        before, self._is_in_sight = self._interval_now, is_in_sight or self._current is None
+        if self._interval_now != before:
+            self.set_interval(self._interval)
+
+    @property
+    def _interval_now(self) -> float:
+        return self._interval if self._is_in_sight else max(self._interval, _OUT_OF_SIGHT)
 
     def take_arrived(self) -> bool:
         """Take in the frame that has come since the last call; return whether there was one."""
@@ -329,6 +355,7 @@ class WatchedMachine:
     def _set_open(self, is_open: bool) -> None:
         """Have the source remember frames only while the machine is open."""
         self._is_open, self.history.brief = is_open, not is_open
+        self.note_sight(True)
         self.feed.source.remember(is_open)
 
     def _take(self, feed: Feed, content: Frame | Reply | SourceError) -> None:

@@ -99,6 +99,8 @@ def test_a_host_that_shows_nothing_says_why(state: HostState, level: str, words:
          "error", "XID 79 GPU 0-1 +1"),
         (of_host("a", frame(), UP._replace(age=7.0)), "error", "no answer for 7s"),
         (of_host("a", replace(frame(), interval=5.0), UP._replace(age=7.0)), None, ""),
+        (of_host("a", frame(), UP._replace(age=5.0), interval=3.0), None, ""),
+        (of_host("a", frame(), UP._replace(age=6.0), interval=3.0), "error", "no answer for 6s"),
     ],
 )  # fmt: skip
 def test_what_a_host_needs(state: HostState, level: str | None, words: str) -> None:

@@ -284,6 +284,41 @@ async def test_interval_and_refresh_are_for_all() -> None:
         assert fleet.sources["node3"].reconnects == 1
 
 
+async def test_hosts_out_of_sight_are_asked_less_often() -> None:
+    """Those of which neither the row nor a process is in sight, once they have been seen."""
+    hosts = [f"node{number:02}" for number in range(30)]
+    async with watched(*hosts, size=(100, 30)) as fleet:
+        await fleet.second()
+        for host in hosts:
+            assert fleet.sources[host].requests == []
+            await fleet.tell(host, busy(host))
+
+        def asked() -> dict[float, list[str]]:
+            """The hosts by the interval that they were last asked for."""
+            by: dict[float, list[str]] = {}
+            for host in hosts:
+                last = [r for r in fleet.sources[host].requests if isinstance(r, SetInterval)][-1:]
+                by.setdefault(last[0].seconds if last else 1.0, []).append(host)
+            return by
+
+        in_sight = hosts_of(fleet)
+        assert asked() == {1.0: hosts[: len(in_sight)], 3.0: hosts[len(in_sight) :]}
+        await fleet.press("end")
+        await fleet.second()
+        rows, processes = hosts_of(fleet), fleet.text.count("train.py")
+        assert rows[-1] == hosts[-1]
+        assert asked() == {1.0: [*hosts[:processes], *rows], 3.0: hosts[processes : -len(rows)]}
+        assert len(asked()[3.0]) > 3
+        late = UP._replace(age=4.0)
+        for host in hosts:
+            fleet.sources[host].link = late
+        await fleet.second()
+        assert f"{len(asked()[1.0])} alarms" in fleet.lines[0]
+        for _ in range(3):
+            await fleet.press("plus")
+        assert asked() == {10.0: hosts}
+
+
 async def test_the_interval_of_a_host_is_that_of_all() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)

@@ -21,7 +21,7 @@ ORDERS: dict[HostOrder, str] = {
 """The orders of hosts, in words."""
 
 _LATE = 3
-"""The age of a late frame: this many intervals, and at least this many seconds."""
+"""The age of a late frame in seconds, or twice the interval if that is more."""
 
 
 class HostState(NamedTuple):
@@ -37,6 +37,8 @@ class HostState(NamedTuple):
     """Why the last connection ended; empty once there is a new one."""
     rebooted: float | None = None
     """Seconds since gputop noticed a reboot."""
+    interval: float = 1.0
+    """Seconds between two frames, as it is asked for them now."""
 
 
 class HostRow(NamedTuple):
@@ -86,8 +88,8 @@ def host_row(
         return HostRow(state.host, state.link, None, *_absence(state, summary))
     other = next((host for host in claimants if host != state.host), None)
     is_first = not claimants or claimants[0] == state.host
-    age, interval = state.link.age, summary.frame.interval or 1.0
-    late = age is not None and age >= max(_LATE, _LATE * interval)
+    age, interval = state.link.age, max(summary.frame.interval or 1.0, state.interval)
+    late = age is not None and age >= max(_LATE, 2 * interval)
     level, remark = None, state.link.words
     if summary.worst is not None:
         level, remark = summary.worst.level, summary.worst.text

@@ -69,6 +69,10 @@ class Table(Lines, Generic[R], can_focus=True):
         return max(0, self.size.height - self.head_lines)
 
     @property
+    def rows_in_sight(self) -> Sequence[R]:
+        return self._rows[self.cursor.top : self.cursor.top + self.visible_rows]
+
+    @property
     def span(self) -> tuple[int, int, int]:
         """First and last visible row, counted from 1, and the number of all rows."""
         return self.cursor.span(self.visible_rows)
