@@ -51,8 +51,8 @@ _CHECKED = (
 """Programs, sockets and files that are checked each time they are used, with an error or a reason
 that a user can read."""
 _FOLDERS = "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GPUTOP_LOCKS"
-"""Checked once more before anything is made there (files.py, reservations/folder.py), so they are
-kept if they do not answer."""
+"""Checked once more when they are used (files.py), the last one before it is made
+(reservations/folder.py), so they are kept if they do not answer."""
 _PATHS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE",
           "SSL_CERT_DIR")  # fmt: skip
 """Paths that only root may be able to change, as those in all other variables of gputop's own."""
