@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -217,6 +218,17 @@ def test_a_folder_that_is_none_is_refused(locks: Path, monkeypatch: pytest.Monke
     assert f"has mode 777: chmod 1777 {locks}" in refusal()
     monkeypatch.setenv("GPUTOP_LOCKS", "/proc/gputop")
     assert "install -d -m 1777 /proc/gputop" in refusal()
+
+
+def test_who_makes_the_folder_may_get_no_core_for_a_moment(locks: Path) -> None:
+    """Between making it and opening it to all."""
+    locks.mkdir(mode=0o755)
+    with ThreadPoolExecutor() as pool:
+        found = pool.submit(LockFolder)
+        assert not wait([found], 0.5).done
+        locks.chmod(0o1777)
+        with found.result() as folder:
+            assert folder.path == str(locks)
 
 
 @needs_root

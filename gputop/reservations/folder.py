@@ -23,7 +23,7 @@ _TIMEOUT = 5.0
 """Seconds that a file system has to answer."""
 _LOCK_TIMEOUT = 10.0
 """Seconds to wait for others who choose at the same time: each takes some milliseconds."""
-_MAKING = 0.2
+_MAKING = 2.0
 """Seconds for who makes the folder to open it to all, after which its mode is a mistake."""
 
 
@@ -159,11 +159,12 @@ def _checked(path: str) -> int:
         raise ReservationError(f"{path} is a link, or no folder: remove it") from None
     except OSError as error:
         raise ReservationError(f"{path} cannot be used: {reason_of(error)}") from None
-    end = time.monotonic() + _MAKING
+    end, pause = time.monotonic() + _MAKING, 0.005
     while is_closed := (about := os.fstat(descriptor)).st_mode & _OPEN_TO_ALL != _OPEN_TO_ALL:
         if time.monotonic() >= end:
             break
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause *= 2  # who makes it may be waiting for a core, which many who ask would take
     wrong = None
     if is_closed:
         wrong = f"has mode {stat.S_IMODE(about.st_mode):o}: chmod 1777 {path}"
