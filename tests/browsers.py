@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyte
 
 from tests.conftest import needed
 from tests.driver import Machine
+from tests.patience import Deadline
 from tests.terminal import _UNKNOWN
 
 SERVE = [sys.executable, "-m", "gputop", "serve", "--listen", "127.0.0.1:0"]
@@ -64,10 +65,13 @@ class View:
 
     async def wait_for(self, text: str) -> str:
         """What is shown, once this is in it."""
+        deadline = Deadline(TIMEOUT)
         while text not in (shown := "\n".join(self._screen.display)):
             assert not self._reader.done(), shown
+            assert deadline.left() > 0, f"not {text!r}, but:\n{shown}"
             self._news.clear()
-            await asyncio.wait_for(self._news.wait(), TIMEOUT)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), 1.0)
         return shown
 
     async def type(self, keys: str) -> None:

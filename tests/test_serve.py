@@ -209,6 +209,53 @@ async def test_a_larger_window_and_a_server_that_comes_back(here: Machine, tmp_p
         await page.wait_for("pretrain.py")
 
 
+STARTS_LATE = """
+import sys
+from threading import Event
+from textual.app import App
+from gputop.tui.terminal.browser import BrowserDriver
+
+class Starved(BrowserDriver):
+    # Gets no core again, as it begins to read, until the first packet has been read.
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        begin, self.heard = self._key_thread.start, Event()
+        self._key_thread.start = lambda: (begin(), self.heard.wait())
+    def on_meta(self, *packet):
+        super().on_meta(*packet)
+        self.heard.set()
+
+class Sized(App):
+    def on_resize(self, event):
+        print(*event.size, file=sys.__stderr__, flush=True)
+    def on_key(self):
+        self.exit()
+
+Sized(driver_class=Starved).run()
+"""
+
+
+def test_the_size_that_a_page_has_taken_meanwhile_is_the_last() -> None:
+    """It opens with one, and may take another before its viewer has started."""
+
+    def packet(kind: bytes, content: bytes) -> bytes:
+        return kind + len(content).to_bytes(4, "big") + content
+
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_LATE], env={**os.environ, "COLUMNS": "400", "ROWS": "90"},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as viewer:  # fmt: skip
+        assert viewer.stdin
+        assert viewer.stderr
+        viewer.stdin.write(packet(b"M", b'{"type": "resize", "width": 100, "height": 30}'))
+        viewer.stdin.flush()
+        sizes = [viewer.stderr.readline()]
+        viewer.stdin.write(packet(b"D", b"x"))
+        viewer.stdin.flush()
+        sizes += viewer.stderr.readlines()
+    assert sizes[-1] == b"100 30\n", sizes
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.long
 async def test_a_real_browser(here: Machine, tmp_path: Path) -> None:
