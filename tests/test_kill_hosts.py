@@ -88,11 +88,12 @@ def test_verdicts_of_every_host(sshd: Sshd, machine: MachineFactory) -> None:
 def test_on_a_terminal_it_asks_once(sshd: Sshd, machine: MachineFactory) -> None:
     here = [host(sshd, machine, "t1"), host(sshd, machine, "t2")]
     words = ["kill", "-H", "t[1-2]", "train"]
+    line = f"t2: {here[1].pids['train']} {ME} train.py: "
     with Terminal([*GPUTOP, *words], cols=160, rows=24, env=dict(os.environ)) as terminal:
         terminal.wait_for("Send SIGTERM to these 2 processes on 2 hosts? [y/N]")
-        assert f"t2: {here[1].pids['train']} {ME} train.py: would get SIGTERM" in terminal.text
+        assert f"{line}would get SIGTERM" in terminal.text
         terminal.send(b"y\r")
-        terminal.wait_for(f"t2: {here[1].pids['train']} {ME} train.py: ended at once")
+        terminal.wait_for(f"{line}ended at once")
         assert terminal.exit_code() == 0
 
 
