@@ -14,7 +14,7 @@ from gputop.errors import LoginError, SourceError
 from gputop.model.conditions.marks import MarkNews, Marks
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.fleet.host_row import HostState
-from gputop.model.fleet.link import HostLink, LinkState
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Problem
 from gputop.model.machine.text import counted
 from gputop.model.metrics.history import History
@@ -187,9 +187,9 @@ class WatchedMachine:
         )  # fmt: skip
 
     @property
-    def phase(self) -> tuple[bool, LinkState]:
-        """Whether there is a frame of this connection, and the state of the link."""
-        return self._current is not None, self.link.state
+    def phase(self) -> tuple[bool, bool]:
+        """Whether there is a frame of this connection, and whether that has ended."""
+        return self._current is not None, self.ended
 
     @property
     def problem(self) -> Problem:
