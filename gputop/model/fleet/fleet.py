@@ -9,7 +9,6 @@ from typing import NamedTuple
 from gputop.model.fleet.host_row import HostRow, HostState, host_row
 from gputop.model.fleet.host_summary import HostSummary, summary_of
 from gputop.model.health.free import FreeSlices
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import ranges
 from gputop.model.processes import process_rows
 from gputop.model.processes.views import ViewRow
@@ -44,7 +43,7 @@ class Fleet:
     def take(self, states: Sequence[HostState]) -> None:
         """Make the rows anew from the states of all hosts."""
         summaries = [self._summary_of(state) for state in states]
-        machines = [None if s is None else _machine(s.frame) for s in summaries]
+        machines = [None if summary is None else summary.machine for summary in summaries]
         hosts: defaultdict[Hashable, list[str]] = defaultdict(list)
         for state, machine in zip(states, machines, strict=True):
             hosts[machine].append(state.host)
@@ -124,14 +123,3 @@ def free_gpus(rows: Sequence[HostRow]) -> list[str]:
 def _are_users_known(summaries: Sequence[HostSummary]) -> bool:
     gpus = [gpu for summary in summaries for gpu in summary.frame.gpus]
     return bool(summaries) and all(gpu.listed == "all" for gpu in gpus)
-
-
-def _machine(frame: Frame) -> Hashable:
-    """Return what identifies the machine of a frame; None if that is not known.
-
-    Two containers on one machine share its boot id, but have different GPUs.
-    """
-    uuids = tuple(gpu.uuid for gpu in frame.gpus)
-    if frame.host.boot_id is None or not uuids or None in uuids:
-        return None
-    return frame.host.boot_id, uuids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from gputop.model.health.free import (
     FreeSlices,
     count_of_free,
     free_slices,
+    has_whole_gpus,
     not_free,
     objections,
 )
@@ -39,6 +40,10 @@ class HostSummary(NamedTuple):
     """What the fleet needs from a frame."""
 
     frame: Frame
+    machine: Hashable
+    """What identifies its machine; None if that is not known."""
+    has_whole_gpus: bool
+    """Whether a job could have a GPU there, or else slices only."""
     lamps: tuple[LampKind, ...]
     """One for each GPU, in their order; for a GPU with slices, one for each of them."""
     free: int | None
@@ -68,6 +73,8 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     keys = process_rows.row_keys(frame, rows)
     return HostSummary(
         frame=frame,
+        machine=_machine(frame),
+        has_whole_gpus=has_whole_gpus(frame),
         lamps=tuple(chain.from_iterable(lamps)),
         free=count_of_free(frame),
         free_indices=tuple(
@@ -83,6 +90,17 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
         worst=worst_of(frame),
         processes=tuple(ViewRow(row, (host, key)) for row, key in zip(rows, keys, strict=True)),
     )
+
+
+def _machine(frame: Frame) -> Hashable:
+    """Return what identifies the machine of a frame; None if that is not known.
+
+    Two containers on one machine share its boot id, but have different GPUs.
+    """
+    uuids = tuple(gpu.uuid for gpu in frame.gpus)
+    if frame.host.boot_id is None or not uuids or None in uuids:
+        return None
+    return frame.host.boot_id, uuids
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

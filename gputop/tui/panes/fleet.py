@@ -8,7 +8,6 @@ from itertools import groupby
 from gputop.model.fleet.fleet import Fleet, FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LAMPS, LampKind
-from gputop.model.health.free import has_whole_gpus
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.text import GIB, MISSING, counted, duration, percent, size
 from gputop.settings import Session, Thresholds
@@ -171,7 +170,7 @@ class FleetColumns:
         if row.summary is None or row.late:
             return [value(MISSING, Lines.glyphs)]
         pieces: list[Piece] = []
-        if has_whole_gpus(row.summary.frame):
+        if row.summary.has_whole_gpus:
             pieces = self._free_gpus(row.free, len(row.summary.frame.gpus))
         if words := row.summary.slices.words:
             pieces += [(", ", "quiet")] * bool(pieces)
