@@ -85,6 +85,9 @@ def test_why_clocks_are_low_in_the_words_of_the_help() -> None:
     page = page_of(frame_of(gpu_of(0, throttle=Throttle())))
     assert "held back" not in page
     assert "  THROTTLED     none" in page
+    assert "  HELD-BACK     –" in page  # nothing is known of it yet
+    page = page_of(frame_of(gpu_of(0, throttle=Throttle(shares={"sw_power_cap": 0.0}))))
+    assert "  HELD-BACK     none" in page
 
 
 def test_a_switch_is_on_or_off_and_a_fault_is_none_or_named() -> None:

@@ -60,6 +60,8 @@ def _metrics(kind: type, section: str = "") -> Iterator[Metric[Gpu]]:
 def _reader(section: str, name: str) -> Callable[[Gpu], Any]:
     if not section:
         return attrgetter(name)
+    if name == "shares":  # empty until the counters have been read twice, or if there are none
+        return lambda gpu: getattr(getattr(gpu, section), name, None) or None
     return lambda gpu: getattr(getattr(gpu, section), name, None)
 
 
