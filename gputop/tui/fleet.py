@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from textual.geometry import Size
@@ -77,7 +77,9 @@ class FleetHosts:
         )
         self._free.show_free(free_gpus(rows), totals.free is not None)
         in_sight = {row.host for row in self.table.rows_in_sight}
-        in_sight |= {line.row.host for line in self._processes.rows_in_sight}
+        self._note_sight(in_sight | {line.row.host for line in self._processes.rows_in_sight})
+
+    def _note_sight(self, in_sight: Container[str | None]) -> None:
         for machine in self.machines:
             machine.note_sight(machine.host in in_sight)
 
@@ -115,6 +117,7 @@ class FleetHosts:
 
     def open(self, host: str) -> WatchedMachine:
         """Keep a full history of a host from now on, and return it."""
+        self._note_sight({host})
         machine = next(machine for machine in self.machines if machine.host == host)
         machine.open()
         return machine

@@ -309,6 +309,11 @@ async def test_hosts_out_of_sight_are_asked_less_often() -> None:
         assert rows[-1] == hosts[-1]
         assert asked() == {1.0: [*hosts[:processes], *rows], 3.0: hosts[processes : -len(rows)]}
         assert len(asked()[3.0]) > 3
+        before = asked()
+        await fleet.press("enter")
+        assert asked() == {1.0: hosts[-1:], 3.0: hosts[:-1]}
+        await fleet.press("q")
+        assert asked() == before
         late = UP._replace(age=4.0)
         for host in hosts:
             fleet.sources[host].link = late
