@@ -92,6 +92,7 @@ def test_doing_after_three_looks(machine: MachineFactory) -> None:
         agent.line()
         gpu = wait_for(agent, doing_of)
     assert gpu["activity"]["doing"] == "compute-bound"
+    assert gpu["activity"]["graphics"] == 0.97  # it was not asked for every time
 
 
 @pytest.mark.parametrize("era", [535, 450])
@@ -116,19 +117,19 @@ def test_a_machine_that_tells_nothing_has_no_activity(machine: MachineFactory) -
 # Calls
 
 
-def test_samples_are_two_and_a_second_apart(machine: MachineFactory) -> None:
+def test_samples_are_a_second_apart_and_five_for_graphics(machine: MachineFactory) -> None:
     here = machine({"gpu": {"gpm": GPM}}, log=True)
     with Agent(here) as agent:
         agent.line()
         for _ in range(5):
             agent.refresh()
         calls = Counter(function for function, _ in here.calls())
-        assert (calls["nvmlGpmSampleGet"], calls["nvmlGpmMetricsGet"]) == (1, 0)
+        assert (calls["nvmlGpmSampleGet"], calls["nvmlGpmMetricsGet"]) == (2, 0)
         wait_for(agent, doing_of)
     calls = Counter(function for function, _ in here.calls())
-    assert calls["nvmlGpmSampleGet"] == 4
-    assert calls["nvmlGpmMetricsGet"] == 3
-    assert calls["nvmlGpmSampleAlloc"] == 2
+    assert calls["nvmlGpmSampleGet"] == 4 + 2
+    assert calls["nvmlGpmMetricsGet"] == 3 + 1
+    assert calls["nvmlGpmSampleAlloc"] == 2 + 2
     assert calls["nvmlGpmQueryDeviceSupport"] == 1
 
 
@@ -141,7 +142,7 @@ def test_refused_samples(error: str, again: bool, machine: MachineFactory) -> No
         gpu = wait_for(agent, lambda gpu: gpu["activity"])
     assert (gpu["activity"]["doing"], gpu["error"]) == ("idle (by UTIL)", None)
     calls = Counter(function for function, _ in here.calls())
-    assert calls["nvmlGpmSampleGet"] == (3 if again else 1)
+    assert calls["nvmlGpmSampleGet"] == (6 if again else 2)
 
 
 def samples(here: Machine) -> int:

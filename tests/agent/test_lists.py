@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -186,6 +187,29 @@ def test_a_sample_counts_once(machine: MachineFactory) -> None:
         assert rows(agent.refresh(), "sm_utilization") == [(0.6,)]
         here.change(gpu=0, compute=[{"pid": NOBODY, "sm": 99, "sample_time": seen}])
         assert rows(agent.refresh(), "sm_utilization") == [(None,)]
+
+
+def test_samples_are_seldom_asked_for_while_nothing_works(machine: MachineFactory) -> None:
+    """They cost the driver most; what worked, or works, is looked at each time."""
+    seen = soon()
+
+    def process(sm: int, later: int) -> Json:
+        return {"pid": NOBODY, "sm": sm, "sample_time": seen + later}
+
+    here = machine(scenario(process(0, 0), utilization={"gpu": 0, "memory": 0}), log=True)
+
+    def look() -> tuple[list[tuple[Any, ...]], int]:
+        here.forget_calls()
+        shown = rows(agent.refresh(), "sm_utilization")
+        return shown, Counter(here.calls())["nvmlDeviceGetProcessUtilization", 0]
+
+    with Agent(here) as agent:
+        assert rows(agent.line(), "sm_utilization") == [(0.0,)]
+        assert [look() for _ in range(3)] == [([(0.0,)], 0)] * 3
+        here.change(gpu=0, utilization={"gpu": 30}, compute=[process(30, 1)])
+        assert look() == ([(0.3,)], 1)
+        here.change(gpu=0, utilization={"gpu": 0}, compute=[process(0, 2)])
+        assert [look() for _ in range(3)] == [([(0.0,)], times) for times in (1, 0, 0)]
 
 
 def test_garbage_among_the_samples(machine: MachineFactory) -> None:

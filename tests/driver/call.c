@@ -119,19 +119,35 @@ static void hang(int kind, const char *function, int gpu)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void wait_ms(const struct scenario *scenario, double ms)
+static double thread_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
+}
+
+/* Uses a core for as long, as a call does that asks the card and waits in the kernel. */
+static void compute_ms(double ms)
+{
+    double end = thread_ms() + ms;
+    while (thread_ms() < end) {}
+}
+
+static void wait_ms(const struct scenario *scenario, double ms, int is_busy)
 {
     static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
     if (ms <= 0) return;
     if (scenario->serialize) pthread_mutex_lock(&driver);
-    sleep_ms(ms);
+    if (is_busy) compute_ms(ms);
+    else sleep_ms(ms);
     if (scenario->serialize) pthread_mutex_unlock(&driver);
 }
 
 static nvmlReturn_t obey_rules(const struct scenario *scenario, const char *function, int gpu)
 {
     const struct rule *rule = rule_now(scenario, function, gpu);
-    wait_ms(scenario, rule && rule->ms >= 0 ? rule->ms : scenario->latency_ms);
+    wait_ms(scenario, rule && rule->ms >= 0 ? rule->ms : scenario->latency_ms,
+            rule && rule->is_busy);
     if (rule == NULL) return NVML_SUCCESS;
     if (rule->hang != HANG_NO) hang(rule->hang, function, gpu);
     else if (rule->error) return rule->error;

@@ -81,7 +81,8 @@ def _rules(call: Scenario) -> Iterator[str]:
     functions = call.get("function", "*")
     for function in functions if isinstance(functions, list) else [functions]:
         number = _ALL_GPUS if gpu == "all" else gpu
-        yield f"rule {function} {number} {error} {call.get('ms', -1)} {hang} {after} {until}"
+        wait = f"{call.get('ms', -1)} {int(call.get('busy', False))} {hang}"
+        yield f"rule {function} {number} {error} {wait} {after} {until}"
 
 
 def _gpu(gpu: Scenario, pids: Mapping[str, int]) -> Iterator[str]:

@@ -36,7 +36,7 @@ enum { HANG_NO, HANG_FOREVER, HANG_WHILE };
 
 struct rule {
     const char *function;   /* an fnmatch pattern */
-    int gpu, error, hang;
+    int gpu, error, hang, is_busy;   /* is_busy: it uses CPU for its ms */
     double ms, after, until;
 };
 

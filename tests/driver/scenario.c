@@ -6,7 +6,7 @@
  *   process LIST PID GI CI TIME HOST OUTSIDE INNER NAMESPACE
  *                                    a process of that GPU; LIST is 0 compute, 1 graphics, 2 MPS
  *   of used|sm|mem|enc|dec VALUE...  of the process begun last
- *   rule PATTERN GPU ERROR MS HANG AFTER UNTIL
+ *   rule PATTERN GPU ERROR MS BUSY HANG AFTER UNTIL
  *
  * VALUE is `n 12`, `w LOW HIGH PERIOD PHASE`, `s T V T V ...`, `t TEXT` (%XX escapes), `e CODE`.
  */
@@ -127,6 +127,7 @@ static void read_rule(struct scenario *scenario, char **rest)
     rule->gpu = (int)integer(rest);
     rule->error = (int)integer(rest);
     rule->ms = real(rest);
+    rule->is_busy = (int)integer(rest);
     rule->hang = (int)integer(rest);
     rule->after = real(rest);
     rule->until = real(rest);

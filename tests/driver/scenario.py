@@ -91,10 +91,10 @@ a word is that number. Words are bytes through os.fsencode: "\\udcff" is the byt
 "list" ("compute" if absent). Processes are started once; later ones by Machine.spawn.
 
 A call override: {"function": "nvmlDeviceGetPower*" or a list ("*" if absent), "gpu": 3 or "all"
-(absent: machine calls too), "error": name or number, "ms": latency, "hang": true (for ever) or
-"while" (as long as this override applies), "after", "until": seconds since the start}. The first
-that applies is the one that counts. CUDA's functions (cuInit, ...) have CUDA's error numbers;
--11 there: the program dies of signal 11.
+(absent: machine calls too), "error": name or number, "ms": latency, "busy": true (it uses CPU
+meanwhile), "hang": true (for ever) or "while" (as long as this override applies), "after", "until":
+seconds since the start}. The first that applies is the one that counts. CUDA's functions
+(cuInit, ...) have CUDA's error numbers; -11 there: the program dies of signal 11.
 """
 
 import copy

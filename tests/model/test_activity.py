@@ -31,6 +31,11 @@ def looks(**columns: Any) -> list[Activity]:
         ("idle", {"sm": [0.0] * 8 + [0.9] * 2}),  # it has just begun
         ("compute-bound", {"sm": [0.0] * 7 + [0.9] * 3, "graphics": [0.0] * 7 + [1.0] * 3,
                            "tensor": 0.5}),
+        # The first look at graphics is a mean that reaches back to before it began.
+        ("compute-bound", {"sm": [0.0] * 5 + [0.9] * 5, "tensor": 0.5,
+                           "graphics": [0.0] + [None] * 5 + [0.2] + [None] * 3}),
+        ("waiting for input", {"sm": [0.0] + [0.9] * 9, "tensor": 0.5,
+                               "graphics": [0.0, 0.2] + [None] * 4 + [0.6] + [None] * 3}),
         ("waiting for input", {"graphics": 0.69}),
         ("busy", {"graphics": 0.7}),
         ("busy", {"graphics": None}),

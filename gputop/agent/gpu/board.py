@@ -168,11 +168,12 @@ class PowerSection(Section):
 
 
 class ThermalSection(Section):
-    """Temperatures. Fixed thresholds are asked for once; `with_margin` adds a missing margin."""
+    """Temperatures. Fixed thresholds are asked for once; `with_margin` adds a missing margin. That
+    of the driver takes an H200 1 ms."""
 
-    name, kind, every = "thermal", sections.Thermal, QUICK
+    name, kind, every, slow = "thermal", sections.Thermal, QUICK, OFTEN
     fields = {"memory": (pynvml.NVML_FI_DEV_MEMORY_TEMP,)}
-    calls = {"margin": (validate.margin, pynvml.nvmlDeviceGetMarginTemperature)}
+    slow_calls = {"margin": (validate.margin, pynvml.nvmlDeviceGetMarginTemperature)}
     fixed = {
         "slowdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         "shutdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),

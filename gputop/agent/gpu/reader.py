@@ -248,7 +248,7 @@ class GpuReader:
             values=values,
             running=running,
             held=self._lists.held,
-            utilization=self._ask(self._lists.utilization),
+            utilization=self._ask(self._lists.utilization, values["utilization"] != 0),
             listed=listed,
         )
 

@@ -95,14 +95,16 @@ def activity_words(activities: Sequence[Activity]) -> str | None:
     if len(measured) >= FEWEST:
         # Samples from before the job started say nothing about it.
         at_work = list(dropwhile(lambda activity: (activity.sm or 0.0) < IDLE, measured))
-        return _measured_words(at_work) if len(at_work) >= FEWEST else "idle"
+        if len(at_work) < FEWEST:
+            return "idle"
+        return _measured_words(at_work, began=len(at_work) < len(measured))
     ratios = [activity.graphics for activity in activities if activity.graphics is not None]
     if measured or len(ratios) < FEWEST:
         return None
     return _utilization_words(ratios) + BY_UTILIZATION
 
 
-def _measured_words(activities: Sequence[Activity]) -> str:
+def _measured_words(activities: Sequence[Activity], began: bool) -> str:
     sm = _mean(activity.sm for activity in activities)
     tensor = _mean(activity.tensor for activity in activities)
     single = max(
@@ -111,6 +113,8 @@ def _measured_words(activities: Sequence[Activity]) -> str:
     )
     double = _mean(activity.fp64 for activity in activities)
     graphics = [activity.graphics for activity in activities if activity.graphics is not None]
+    if began:
+        del graphics[:1]  # it may be a mean that reaches back to before the work
     if (graphics and _mean(graphics) < GAPS) or _drops(
         activity.sm for activity in activities
     ) >= STALLS:
