@@ -11,7 +11,7 @@ from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.panes.graph import Graph
 from gputop.tui.panes.lines import Lines
-from gputop.tui.panes.plot import Canvas
+from gputop.tui.panes.plot import Canvas, area, with_cursor
 from tests.builders_tui import NOON, Screenful, frame_of, gpu_of, shown, silent_gpu
 from tests.conftest import rest_long
 
@@ -29,20 +29,20 @@ def test_braille_is_one_line_and_a_gap_is_left() -> None:
 
 
 def test_braille_that_is_filled() -> None:
-    canvas = Canvas(3, 2, UNICODE)
-    canvas.draw([-1, 1, GAP, 0.5, 2, 0.25], 1.0, "load", "0", filled=True)
-    assert text(canvas) == ["⢸⢀⡇", "⣸⢸⣷"]
+    assert area([-1, 1, GAP, 0.5, 2, 0.25], 1.0, 2, UNICODE) == ["⢸⢀⡇", "⣸⢸⣷"]
+    assert area([], 1.0, 2, UNICODE) == ["", ""]
 
 
 def test_zero_is_drawn_and_nothing_is_not() -> None:
     for glyphs in (UNICODE, ASCII):
-        for filled in (True, False):
-            width = 2 if glyphs is ASCII else 1
-            zero, none = Canvas(width, 2, glyphs), Canvas(width, 2, glyphs)
-            zero.draw([0.0, 0.0], 1.0, "load", "0", filled)
-            none.draw([GAP, GAP], 1.0, "load", "0", filled)
-            assert text(zero)[1].strip()
-            assert not "".join(text(none)).strip()
+        width = 2 if glyphs is ASCII else 1
+        zero, none = Canvas(width, 2, glyphs), Canvas(width, 2, glyphs)
+        zero.draw([0.0, 0.0], 1.0, "load", "0")
+        none.draw([GAP, GAP], 1.0, "load", "0")
+        for lines in (text(zero), area([0.0, 0.0], 1.0, 2, glyphs)):
+            assert lines[1].strip()
+        for lines in (text(none), area([GAP, GAP], 1.0, 2, glyphs)):
+            assert lines == [" " * width] * 2
 
 
 def test_ascii_has_marks_in_a_plot_and_columns_in_a_strip() -> None:
@@ -51,10 +51,9 @@ def test_ascii_has_marks_in_a_plot_and_columns_in_a_strip() -> None:
     canvas.draw([0, GAP, 20, 100], 100.0, "user1", "8")
     assert text(canvas) == ["  78", " 7  ", "8 8 "]
     assert canvas.rows()[2] == [("8", "user1"), (" ", "text"), ("8", "user1"), (" ", "text")]
-    strip = Canvas(4, 2, ASCII)
-    strip.draw([0, 0.25, 0.75, 1], 1.0, "load", "7", filled=True)
-    assert text(strip) == ["  -#", "_-##"]
-    assert "".join(text(strip)).isascii()
+    strip = area([0, 0.25, 0.75, 1], 1.0, 2, ASCII)
+    assert strip == ["  -#", "_-##"]
+    assert "".join(strip).isascii()
 
 
 def test_the_later_curve_has_the_colour_and_the_cursor_is_marked() -> None:
@@ -64,6 +63,9 @@ def test_the_later_curve_has_the_colour_and_the_cursor_is_marked() -> None:
     assert canvas.rows() == [[("⣀", "user0"), ("⣉", "user1"), ("⣀", "user0")]]
     assert [role for _, role in canvas.rows(2)[0]] == ["user0", "user1", "cursor"]
     assert Canvas(3, 1, UNICODE).rows(1) == [[(" ", "text"), ("▏", "key"), (" ", "text")]]
+    assert with_cursor("⣀ ⣀", "load", 1, UNICODE) == [("⣀", "load"), ("▏", "key"), ("⣀", "load")]
+    assert with_cursor("⣀⣉⣀", "load", 1, UNICODE)[1] == ("⣉", "cursor")
+    assert with_cursor("⣀⣉⣀", "load", 3, UNICODE) == [("⣀⣉⣀", "load")]
 
 
 def at(second: float, *loads: float | None) -> Frame:

@@ -34,7 +34,7 @@ from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import Piece, StyledLine, width_of
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper, headline, title
-from gputop.tui.panes.plot import Canvas, dots_across, peak
+from gputop.tui.panes.plot import area, dots_across, peak
 from gputop.tui.snapshot import Snapshot
 
 _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm", "activity.tensor")
@@ -281,11 +281,10 @@ def _graph(
     words: StyledLine = [(f"  {metric.label} ", "text"),
                          (f"{text(now)}  peak {text(highest)}", "quiet")]  # fmt: skip
     yield crop_or_pad(words, width, glyphs.ellipsis, left=True)
-    canvas = Canvas(room, _HEIGHT, glyphs)
-    canvas.draw(curve, top or 1.0, "memory" if id_ == "memory_used" else "load", "*", filled=True)
-    for n, drawn in enumerate(canvas.rows()):
+    role = "memory" if id_ == "memory_used" else "load"
+    for n, drawn in enumerate(area(curve, top or 1.0, _HEIGHT, glyphs)):
         scale = text(top) if n == 0 else text(0.0) if n == _HEIGHT - 1 else ""
-        line = [(f"  {scale:>{_SCALE}} ", "quiet"), *drawn]
+        line = [(f"  {scale:>{_SCALE}} ", "quiet"), (drawn, role)]
         yield crop_or_pad(line, width, glyphs.ellipsis, left=True)
 
 

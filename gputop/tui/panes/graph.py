@@ -16,7 +16,7 @@ from gputop.model.metrics.history import History
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.gpu_cells import worded
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread, width_of
-from gputop.tui.panes.plot import Canvas, dots_across, peak
+from gputop.tui.panes.plot import Canvas, area, dots_across, peak, with_cursor
 from gputop.tui.terminal import drawing
 
 _MARGIN = 11
@@ -304,13 +304,12 @@ class Graph(Lines):
         shown = traces[first : first + room]
         for k, trace in enumerate(shown):
             height = room // len(shown) + (k < room % len(shown))
-            canvas = Canvas(self._width, height, self.glyphs)
             role = "memory" if trace.curve.id.startswith("memory_u") else "load"
-            canvas.draw(trace.values, trace.top, role, trace.curve.mark, filled=True)
             words = self._strip_words(trace, height, trace is front)
-            for n, row in enumerate(canvas.rows(self._column)):
+            for n, line in enumerate(area(trace.values, trace.top, height, self.glyphs)):
                 label = words[n] if n < len(words) else []
-                yield [*crop_or_pad(label, self._left, self.glyphs.ellipsis, left=True), *row]
+                yield [*crop_or_pad(label, self._left, self.glyphs.ellipsis, left=True),
+                       *with_cursor(line, role, self._column, self.glyphs)]  # fmt: skip
         yield self._axis()
 
     def _strip_words(self, trace: _CurveTrace, height: int, front: bool) -> list[list[Piece]]:

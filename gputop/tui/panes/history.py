@@ -16,7 +16,7 @@ from gputop.settings import Thresholds
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.gpu_cells import load_role, value
 from gputop.tui.panes.lines import Lines, Piece, StyledLine, spread
-from gputop.tui.panes.plot import Canvas, dots_across
+from gputop.tui.panes.plot import area, dots_across
 
 _FEW = 4
 """Up to this many GPUs, there is room for their memory beside their utilization."""
@@ -113,17 +113,16 @@ class HistoryPane(Lines):
         self._drawn, self._plots = drawn, []
         _, slots = graph.window(times, span, cells, dots_across(self.glyphs))
         for shown, height in zip(self._graphs, heights, strict=True):
-            plot = Canvas(cells, height, self.glyphs)
             values = graph.line(shown.values, slots, len(times))
-            plot.draw(values, shown.top, "load", "", filled=True)
-            self._plots.append([self._coloured(row, height - k, height)
-                                for k, row in enumerate(plot.rows())])  # fmt: skip
+            lines = area(values, shown.top, height, self.glyphs)
+            self._plots.append(
+                [[(line, self._role(height - k, height))] for k, line in enumerate(lines)]
+            )
 
-    def _coloured(self, row: StyledLine, line: int, height: int) -> StyledLine:
-        """Give a line, counted from below, the colour of the loads that end in it; those of an idle
+    def _role(self, line: int, height: int) -> str:
+        """Return the colour of the loads that end in a line, counted from below; those of an idle
         GPU end in the lowest."""
-        role = load_role((line - 0.5) / height if line > 1 else 0.01, self._thresholds)
-        return [(text, role if own == "load" else own) for text, own in row]
+        return load_role((line - 0.5) / height if line > 1 else 0.01, self._thresholds)
 
     def _rule(self, span: float) -> StyledLine:
         line, drawn = self.glyphs.rule, self.metric_ids

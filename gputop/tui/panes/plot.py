@@ -1,8 +1,9 @@
-"""Curves as text: two by four dots in each braille cell, or one sign in each cell."""
+"""Curves and areas as text: two by four dots in each braille cell, or one sign in each cell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from math import inf
 
@@ -36,15 +37,11 @@ class Canvas:
         """Unicode code points minus that of an empty cell, the lowest line first."""
         self._roles = [["text"] * width for _ in range(height)]
 
-    def draw(
-        self, values: Sequence[float], top: float, role: str, mark: str, filled: bool = False
-    ) -> None:
+    def draw(self, values: Sequence[float], top: float, role: str, mark: str) -> None:
         """Draw a curve: `dots_across` values a cell, from 0 to `top`; minus infinity is a gap.
-        `mark` is its sign in ASCII if it is not filled."""
+        `mark` is its sign in ASCII."""
         if self._glyphs.name != "ascii":
-            self._braille(values, top, role, filled)
-        elif filled:
-            self._columns(values, top, role)
+            self._braille(values, top, role)
         else:
             self._marks(values, top, role, mark)
 
@@ -71,7 +68,7 @@ class Canvas:
         """Return the line of a value, counted from below."""
         return max(0, min(int(value / top * self._height), self._height - 1))
 
-    def _braille(self, values: Sequence[float], top: float, role: str, filled: bool) -> None:
+    def _braille(self, values: Sequence[float], top: float, role: str) -> None:
         codes, roles, most = self._codes, self._roles, self._height * 4 - 1
         before = -1
         for x in range(0, len(values) - 1, 2):
@@ -83,8 +80,8 @@ class Canvas:
                     continue
                 y = max(0, min(int(value / top * most + 0.5), most))
                 # Begin or end beside the dot before, so that the curve is one line.
-                begin = 0 if filled else y if before < 0 else min(y, before + 1)
-                end = max(y, before - 1) if not filled and before >= 0 else y
+                begin = y if before < 0 else min(y, before + 1)
+                end = max(y, before - 1)
                 columns |= ((2 << end) - (1 << begin)) << (side * (most + 1))
                 low, high, before = min(low, begin), max(high, end), y
             for line in range(low // 4, high // 4 + 1) if high >= 0 else ():
@@ -93,27 +90,58 @@ class Canvas:
                 codes[line][x // 2] |= _LEFTS[left] | _RIGHTS[right]
                 roles[line][x // 2] = role
 
-    def _columns(self, values: Sequence[float], top: float, role: str) -> None:
-        levels = self._glyphs.levels
-        steps = len(levels)
-        for x, value in enumerate(values):
-            if value == -inf:
-                continue
-            filled = round(min(max(value / top, 0.0), 1.0) * self._height * steps)
-            full, part = divmod(filled, steps)
-            for line in range(full):
-                self._put(line, x, levels[-1], role)
-            if part or not full:
-                self._put(full, x, levels[max(part - 1, 0)], role)
-
     def _marks(self, values: Sequence[float], top: float, role: str, mark: str) -> None:
         for x, value in enumerate(values):
             if value > -inf:
-                self._put(self.level(value, top), x, mark, role)
+                line = self.level(value, top)
+                self._codes[line][x], self._roles[line][x] = ord(mark), role
 
-    def _put(self, line: int, x: int, sign: str, role: str) -> None:
-        self._codes[line][x] = ord(sign)
-        self._roles[line][x] = role
+
+def area(values: Sequence[float], top: float, height: int, glyphs: GlyphSet) -> list[str]:
+    """Return what is under a curve, in lines from top to bottom: `dots_across` values a cell, from
+    0, of which something is seen, to `top`; minus infinity is a gap."""
+    steps = height * (len(glyphs.levels) if glyphs.name == "ascii" else 4)
+    most = steps - (glyphs.name != "ascii")  # in braille a dot is drawn for 0
+    heights = [
+        -1 if value == -inf else max(0, min(int(value / top * most + 0.5), most))
+        for value in values
+    ]
+    if glyphs.name == "ascii":
+        columns = [_signs(steps, height, glyphs.levels) for steps in heights]
+    else:
+        columns = list(map(_dots, heights[::2], heights[1::2], [height] * len(heights)))
+    return list(map("".join, zip(*columns, strict=True))) or [""] * height
+
+
+@lru_cache(maxsize=4096)
+def _dots(left: int, right: int, height: int) -> str:
+    """Return a column of cells from top to bottom; left and right the highest dot, or -1."""
+    cells = []
+    for lowest in range(0, height * 4, 4):
+        code = _LEFTS[_bits(left - lowest)] | _RIGHTS[_bits(right - lowest)]
+        cells.append(chr(_BRAILLE + code) if code else " ")
+    return "".join(reversed(cells))
+
+
+def _bits(highest: int) -> int:
+    return (2 << min(highest, 3)) - 1 if highest >= 0 else 0
+
+
+@lru_cache(maxsize=1024)
+def _signs(steps: int, height: int, levels: str) -> str:
+    """Return a column of cells from top to bottom; `steps` of the levels high, or -1."""
+    full, part = divmod(max(steps, 0), len(levels))
+    end = levels[max(part - 1, 0)] if part or not full else ""
+    return (levels[-1] * full + end if steps >= 0 else "").ljust(height)[::-1]
+
+
+def with_cursor(line: str, role: str, cursor: int | None, glyphs: GlyphSet) -> list[Piece]:
+    """Return a line of an area; `cursor` is a column to mark."""
+    if cursor is None or not 0 <= cursor < len(line):
+        return [(line, role)]
+    sign = line[cursor]
+    marked = (glyphs.caret, "key") if sign == " " else (sign, "cursor")
+    return [(line[:cursor], role), marked, (line[cursor + 1 :], role)]
 
 
 def sparkline(
