@@ -123,30 +123,35 @@ def test_what_is_in_front_of_a_host(gate: Sshd) -> None:
 @pytest.mark.timeout(120)
 def test_few_are_on_their_way_through_a_proxy(gate: Sshd, answers: str, tmp_path: Path) -> None:
     """However long a login takes, the next begins when it is done."""
-    (tmp_path / "begun").mkdir()
+    begun, held = tmp_path / "begun", tmp_path / "held"
+    begun.mkdir()
+    held.mkdir()
     through = f"exec ssh -F {gate.config} -W 127.0.0.1:{gate.port} gate"
-    slow = f"cd {tmp_path}; touch begun/$1; read -r go < $1\n{through}\n"
-    (tmp_path / "proxy").write_text(slow)
-    names = [f"slow{number}" for number in range(12)]
+    (tmp_path / "proxy").write_text(f"touch {begun}/$1; {through}\n")
+    names = [f"slow{number}" for number in range(10)]
     for name in names:
         os.mkfifo(tmp_path / name)
-        gate.host(name, script=answers, more=f"ProxyCommand sh {tmp_path}/proxy %n")
-    command = [sys.executable, "-m", "gputop", "--json", "--timeout=100", "-H", ",".join(names)]
-    waiting: list[str] = []
+        hold = f"touch {held}/{name}; read -r go < {tmp_path}/{name}\n"
+        gate.host(name, script=hold + answers, more=f"ProxyCommand sh {tmp_path}/proxy %n")
+    command = [sys.executable, "-m", "gputop", "--json", "--timeout=600", "-H", ",".join(names)]
 
-    def begun(count: int) -> list[str]:
-        until(lambda: len(os.listdir(tmp_path / "begun")) >= count)
-        return os.listdir(tmp_path / "begun")
+    def first_held(count: int) -> list[str]:
+        until(lambda: len(os.listdir(held)) >= count, within=20)
+        assert len(os.listdir(begun)) == count
+        return os.listdir(held)
 
     with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
         assert program.stdout
-        for done in range(len(names)):
-            most = min(len(names), done + 8)
-            waiting += [name for name in begun(most) if name not in waiting]
-            assert len(waiting) == most
-            (tmp_path / waiting[done]).write_text("go\n")
-            assert json.loads(program.stdout.readline())["gpus"]
+        first, second, *_ = first_held(8)
+        (tmp_path / first).write_text("go\n")
+        first_held(9)
+        (tmp_path / second).write_text("go\n")
+        for name in {*first_held(10)} - {first, second}:
+            (tmp_path / name).write_text("go\n")
+        frames = [json.loads(line) for line in program.stdout]
     assert program.returncode == 0
+    assert all(frame["gpus"] for frame in frames)
+    assert len(frames) == len(names)
 
 
 @pytest.mark.timeout(300)
