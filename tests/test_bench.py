@@ -80,13 +80,12 @@ def test_calls_take_as_long_as_the_table_says() -> None:
     code = (
         "import pynvml as n, sys, time; n.nvmlInit(); gpu = n.nvmlDeviceGetHandleByIndex(0)\n"
         "for what in sys.argv[1:]:\n"
-        "    begun = time.monotonic(); getattr(n, what)(gpu); print(time.monotonic() - begun)"
+        "    begun = time.process_time(); getattr(n, what)(gpu); print(time.process_time() - begun)"
     )
-    asked = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeRunningProcesses")
+    asked = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTotalEnergyConsumption")
     with machine(SHAPE, calls=TIMED) as here:
         cheap, dear = map(float, here.run([sys.executable, "-c", code, *asked]).stdout.split())
-    assert 30e-6 <= cheap < dear
-    assert dear >= 2 * 16e-3, "the list, and before that its length"
+    assert 40e-6 <= cheap < 3.5e-3 <= dear, "CPU: they do not sleep"
 
 
 def test_the_table_of_the_manual_is_made_of_several_runs(tmp_path: Path) -> None:

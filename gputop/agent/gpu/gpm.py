@@ -85,8 +85,8 @@ class _Meter:
 
     def __init__(self, instance: int | None) -> None:
         is_gpu = instance is None
-        self._metrics = _Comparison(instance, _METRICS if is_gpu else _GRAPHICS + _METRICS)
-        self._graphics = _Comparison(instance, _GRAPHICS) if is_gpu else None
+        self._metrics = _SamplePair(instance, _METRICS if is_gpu else _GRAPHICS + _METRICS)
+        self._graphics = _SamplePair(instance, _GRAPHICS) if is_gpu else None
         self._due = self._graphics_due = 0.0
         self._shown: dict[str, Any] = {}
         self._latest: Activity | None = None
@@ -104,8 +104,8 @@ class _Meter:
         return self._latest
 
     def free(self) -> None:
-        for comparison in filter(None, (self._metrics, self._graphics)):
-            comparison.free()
+        for pair in filter(None, (self._metrics, self._graphics)):
+            pair.free()
 
     def _read_graphics(self, gpu: Any, now: float) -> dict[str, Any]:
         """Return the graphics of the last seconds if they are due, which are shown until the next
@@ -119,7 +119,7 @@ class _Meter:
         return values
 
 
-class _Comparison:
+class _SamplePair:
     """Compares the last two samples of one GPU or GPU instance."""
 
     def __init__(self, instance: int | None, metrics: _Metrics) -> None:
