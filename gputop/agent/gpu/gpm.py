@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from typing import Any
 
 import pynvml
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ _METRICS = (
     ("nvlink_rx", pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, validate.bytes_per_second),
 )
 
-_Metrics: TypeAlias = tuple[tuple[str, int, Callable[[float], float | None]], ...]
+_Metrics = tuple[tuple[str, int, Callable[[float], Any]], ...]
 """For each value its name, its id, and a function that converts it."""
 
 

@@ -113,7 +113,7 @@ def area(values: Sequence[float], top: float, height: int, glyphs: GlyphSet) -> 
     return list(map("".join, zip(*columns, strict=True))) or [""] * height
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _dots(left: int, right: int, height: int) -> str:
     """Return a column of cells from top to bottom; left and right the highest dot, or -1."""
     cells = []
