@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from html import escape
 
 from gputop.model.health.findings import findings
 from gputop.model.health.free import free_words, is_free
@@ -60,8 +61,6 @@ def table(frame: Frame, idle_after: float) -> str:
 
 def html(frame: Frame) -> str:
     """Return the frame as text for a notebook: names in it are text, whatever they look like."""
-    from html import escape  # takes as long to import as all of this
-
     text = table(frame, ProcessSettings().idle_after)
     return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 

@@ -26,12 +26,11 @@ _AdviceRow = tuple[str, Level, str]
 _TF_MIN_SMS = 8
 """TF_MIN_GPU_MULTIPROCESSOR_COUNT if it is not set (TensorFlow, `gpu_device.cc`)."""
 _NOTHING = {"none", "no", "void", "null", "nodevfiles", "false", "off", "nil"}
-# Patterns are compiled when they are first used, which most commands of gputop never do.
-_JUNK = r"(?as)\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)"
-_LIST = r"(?a)[0-9]+(?:,[0-9]+)*|(?:GPU|MIG)-[0-9a-zA-Z,/-]+"
+_JUNK = re.compile(r"\s*[+-]?([0-9]{1,9})(?![0-9])(\S.*|\s+\S.*)", re.ASCII | re.DOTALL)
+_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*|(?:GPU|MIG)-[0-9a-zA-Z,/-]+", re.ASCII)
 """A value that can be recommended as it stands, unlike other remains of a text."""
-_RANGE = r"(?a)\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*"
-_BARE_UUID = r"(?a)\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*"
+_RANGE = re.compile(r"\s*([0-9]{1,4})\s*(-|:|~|\.\.)\s*([0-9]{1,4})\s*", re.ASCII)
+_BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F-]+\s*", re.ASCII)
 
 # By the reason why a list ended; {rest} is what stays visible.
 _STOPS: dict[str, _AdviceRow] = {
@@ -79,7 +78,7 @@ def rest_of(mapping: CudaMapping) -> str:
 def _of_form(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     value, rest = mapping.value or "", rest_of(mapping)
     plain = re.sub(r"[\s\"'\[\](){}]+", "", value)
-    better = plain if re.fullmatch(_LIST, plain) else "the GPUs as 0,1"
+    better = plain if _LIST.fullmatch(plain) else "the GPUs as 0,1"
     first = shown(value.split(",")[0])
     if mapping.value == "":
         text = "An empty value hides every GPU. On Windows it deletes the variable"
@@ -103,10 +102,9 @@ def _of_form(mapping: CudaMapping) -> Iterator[_AdviceRow]:
 def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceRow]:
     count = len(mapping.visible or ()) + len(mapping.hidden)
     for entry in (entry for entry in mapping.entries[:64] if entry.outcome != "ignored"):
-        text = entry.text
-        span, junk = re.fullmatch(_RANGE, text), re.fullmatch(_JUNK, text)
+        text, span, junk = entry.text, _RANGE.fullmatch(entry.text), _JUNK.fullmatch(entry.text)
         rest = (junk[2].strip() or junk[2]) if junk else ""  # maybe a blank that C does not know
-        if re.fullmatch(_BARE_UUID, text):
+        if _BARE_UUID.fullmatch(text):
             words = f"A UUID without GPU- is read as a number. Write GPU-{text.strip()}."
             yield "value-uuid-without-prefix", "error", words
         elif span is not None:
@@ -194,15 +192,15 @@ def _of_usage(name: str, used: DeviceUse, also: str) -> Iterator[_AdviceRow]:
 # --- what a program asks for ---------------------------------------------------------------------
 
 # cuda:2, /device:GPU:2, CUDA2, device_id=2, CudaDevice(id=2), cuda.gpus[2], torch.device("cuda", 2)
-_REQUEST = (
-    r"(?ai)(?<![a-z_])[a-z_]*(?:cuda|gpus?|device|id)[a-z_]*[\"']?[\s(\[:=,]{0,4}([0-9]{1,9})"
-    r"(?![0-9.])"
+_REQUEST = re.compile(
+    r"(?<![a-z_])[a-z_]*(?:cuda|gpus?|device|id)[a-z_]*[\"']?[\s(\[:=,]{0,4}([0-9]{1,9})(?![0-9.])",
+    re.ASCII | re.IGNORECASE,
 )
 
 
 def requested(name: str) -> int | None:
     """Return the k of a name such as cuda:2 or of a call with it; None if there is none."""
-    match = re.search(_REQUEST, name[:200])
+    match = _REQUEST.search(name[:200])
     return None if match is None else int(match[1])
 
 
@@ -229,15 +227,16 @@ def request_advice(name: str, mapping: CudaMapping) -> Finding | None:
     return Finding("error", "request-out-of-visible", message)
 
 
-_NAMED = (
-    r"(?i)(?<![\w.])(?:(?:torch\.)?cuda:([0-9]{1,4})|CUDA([0-9]{1,4})|/?(?:device:)?gpu:([0-9]{1,4}))"
-    r"(?![\w.:])|(?:set_device|CudaDevice|device)\((?:id=|[\"']cuda[\"'],\s*)?[0-9]{1,4}\)"
+_NAMED = re.compile(
+    r"(?<![\w.])(?:(?:torch\.)?cuda:([0-9]{1,4})|CUDA([0-9]{1,4})|/?(?:device:)?gpu:([0-9]{1,4}))"
+    r"(?![\w.:])|(?:set_device|CudaDevice|device)\((?:id=|[\"']cuda[\"'],\s*)?[0-9]{1,4}\)",
+    re.IGNORECASE,
 )
-_INDEX_OPTION = (
+_INDEX_OPTION = re.compile(
     r"--(?:cuda|device|gpu)(?:[-_]?(?:id|idx|num|device))?|--(?:local[-_]rank|main[-_]gpu)"
 )
 """Options that give the number of one GPU, as the program counts."""
-_COUNT_OPTION = (
+_COUNT_OPTION = re.compile(
     r"-tp|--(?:tp(?:[-_]size)?|n[-_]?gpus|num[-_]gpus|num[-_]processes|nproc[-_]per[-_]node"
     r"|(?:tensor|data)[-_]parallel[-_]size)"
 )
@@ -256,10 +255,10 @@ def requests_advice(words: Sequence[str], mapping: CudaMapping) -> tuple[Finding
             option = word
             continue
         option, value = (name, value) if equals and name[:1] == "-" else (option, word[:_MOST])
-        names = [match[0] for match in re.finditer(_NAMED, value)]
+        names = [match[0] for match in _NAMED.finditer(value)]
         if re.fullmatch("[0-9]{1,4}", value):
-            names += [f"cuda:{value}"] if re.fullmatch(_INDEX_OPTION, option) else []
-            if re.fullmatch(_COUNT_OPTION, option):
+            names += [f"cuda:{value}"] if _INDEX_OPTION.fullmatch(option) else []
+            if _COUNT_OPTION.fullmatch(option):
                 advice.append(_too_many(option, int(value), mapping))
         advice += [request_advice(name, mapping) for name in names]
         option = ""
@@ -278,7 +277,7 @@ def _too_many(option: str, wanted: int, mapping: CudaMapping) -> Finding | None:
 # --- what is typed in a shell or in Python -------------------------------------------------------
 
 _SET = rf"\b{NAME}="
-_GIVES = r"(?:^|(?<=[\s;&|!]))([A-Za-z_][\w-]*)=|[\"']([A-Za-z_]\w*)[\"'][\]:,]"
+_GIVES = re.compile(r"(?:^|(?<=[\s;&|!]))([A-Za-z_][\w-]*)=|[\"']([A-Za-z_]\w*)[\"'][\]:,]")
 _SLIPS: dict[str, tuple[Level, str, str]] = {
     "shell-dollar": ("error", rf"{_SET}[\"']?\$0\b",
         "'$0' is the shell's own name. Write a plain 0."),
@@ -309,7 +308,7 @@ _SLIPS: dict[str, tuple[Level, str, str]] = {
 
 def misspelt_in(text: str) -> list[str]:
     """Return names that a text gives a value and that were meant to be CUDA_VISIBLE_DEVICES."""
-    pairs = re.findall(_GIVES, text[:_MOST_OF_TEXT])
+    pairs = _GIVES.findall(text[:_MOST_OF_TEXT])
     names = [key if "environ" in text else name or key for name, key in pairs]
     return [name for name in dict.fromkeys(names) if is_misspelt(name) and NAME not in name]
 
