@@ -100,13 +100,13 @@ class Canvas:
 def area(values: Sequence[float], top: float, height: int, glyphs: GlyphSet) -> list[str]:
     """Return what is under a curve, in lines from top to bottom: `dots_across` values a cell, from
     0, of which something is seen, to `top`; minus infinity is a gap."""
-    steps = height * (len(glyphs.levels) if glyphs.name == "ascii" else 4)
-    most = steps - (glyphs.name != "ascii")  # in braille a dot is drawn for 0
+    is_ascii = glyphs.name == "ascii"
+    most = height * len(glyphs.levels) if is_ascii else height * 4 - 1  # in braille 0 is a dot
     heights = [
         -1 if value == -inf else max(0, min(int(value / top * most + 0.5), most))
         for value in values
     ]
-    if glyphs.name == "ascii":
+    if is_ascii:
         columns = [_signs(steps, height, glyphs.levels) for steps in heights]
     else:
         columns = list(map(_dots, heights[::2], heights[1::2], [height] * len(heights)))
@@ -116,15 +116,11 @@ def area(values: Sequence[float], top: float, height: int, glyphs: GlyphSet) -> 
 @lru_cache(maxsize=1024)
 def _dots(left: int, right: int, height: int) -> str:
     """Return a column of cells from top to bottom; left and right the highest dot, or -1."""
-    cells = []
-    for lowest in range(0, height * 4, 4):
-        code = _LEFTS[_bits(left - lowest)] | _RIGHTS[_bits(right - lowest)]
-        cells.append(chr(_BRAILLE + code) if code else " ")
-    return "".join(reversed(cells))
-
-
-def _bits(highest: int) -> int:
-    return (2 << min(highest, 3)) - 1 if highest >= 0 else 0
+    left, right = (1 << left + 1) - 1, (1 << right + 1) - 1
+    codes = [
+        _LEFTS[left >> dot & 15] | _RIGHTS[right >> dot & 15] for dot in range(0, height * 4, 4)
+    ]
+    return "".join(chr(_BRAILLE + code) if code else " " for code in reversed(codes))
 
 
 @lru_cache(maxsize=1024)
