@@ -109,14 +109,12 @@ class _Meter:
 
     def _read_graphics(self, gpu: Any, now: float) -> dict[str, Any]:
         """Return the graphics of the last seconds if they are due, which are shown until the next
-        time."""
+        time. Without an answer none are shown, and the next reading asks again."""
         if self._graphics is None or now < self._graphics_due:
             return {}
-        values = self._graphics.measure(gpu)
-        if values is None:
-            return {}
-        self._shown, self._graphics_due = values, now + _GRAPHICS_EVERY
-        return values
+        self._shown = self._graphics.measure(gpu) or {}
+        self._graphics_due = now + _GRAPHICS_EVERY if self._shown else 0.0
+        return self._shown
 
 
 class _SamplePair:
