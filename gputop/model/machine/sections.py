@@ -262,7 +262,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     """What the parts of the chip did since the previous sample, by NVML's GPM (Hopper and later).
     Without GPM there is only `doing`, which says so."""
 
-    graphics: Annotated[Ratio, "GR-ACT", "time in which anything ran"] = None
+    graphics: Annotated[Ratio, "GR-ACT", "share of the last seconds in which anything ran"] = None
     """In MIG instances, too."""
     sm: Annotated[Ratio, "SM-ACT", "SMs that had a warp resident"] = None
     occupancy: Annotated[Ratio, "OCC", "warps resident, of those that fit"] = None
