@@ -15,14 +15,12 @@ reads it is lost. A function declared `killable` therefore runs in a worker, a c
 worker that makes no progress is killed and replaced, and the process is *silent*: it is not read
 again for a while, which doubles each time. The others are read on, those that have answered first.
 
-The workers are children of a keeper, which is forked before the agent has threads; it makes them,
-kills them and reaps them. All end with the agent.
+The workers are made by a keeper (keeper.py), which is forked before the agent has threads.
 """
 
 from __future__ import annotations
 
 import errno
-import gc
 import mmap
 import os
 import pickle
@@ -30,14 +28,14 @@ import random
 import select
 import signal
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from gputop.agent.process.keeper import LENGTH, answer_questions, packed, run_keeper
 from gputop.model.machine.proc_stat import parse_stat
 
 if TYPE_CHECKING:
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_WORKERS = 8
-_MOST_DYING = 16
-"""Workers that were killed and that the kernel still holds; then there are no new ones."""
 _STALL = 0.15
 """Seconds without progress after which a worker that waits in the kernel is killed."""
 _STARVED = 3.0
@@ -64,11 +60,8 @@ _LEAST, _MOST = 2.0, 3600.0
 _END_TIMEOUT = 0.25
 """Seconds to wait for the end of the keeper."""
 _REMEMBERED = 1 << 16
-_MOST_AHEAD = 1 << 16
-"""Bytes of the answers about one process that are read ahead."""
 _BASIC = frozenset({"read_stat", "stat_of"})
 """Functions that read only `stat`, which is still read of a process that answers nothing else."""
-_LENGTH = struct.Struct("<q")
 
 
 class NoAnswerError(OSError):
@@ -128,7 +121,7 @@ class ProcessReader:
             raise RuntimeError("can't start new thread") from None
         if child == 0:
             control.close()
-            _keep(keepers, marks)
+            run_keeper(keepers, marks)
         keepers.close()
         control.settimeout(_STARVED)
         self._control, self._marks, self._keeper = control, marks, child
@@ -182,8 +175,8 @@ class ProcessReader:
             yield pids
             return
         answered = set()
-        for pid, (good, packed) in self._ask(_several, list(pids), questions).items():
-            answers = pickle.loads(packed) if good else []
+        for pid, (good, data) in self._ask(answer_questions, list(pids), questions).items():
+            answers = pickle.loads(data) if good else []
             for (function, *args), answer in zip(questions, answers, strict=False):
                 answered.add(pid)
                 self._ahead[function, pid, tuple(args)] = answer
@@ -343,8 +336,8 @@ class _ReaderChild(NamedTuple):
         """Return the answers. _StuckError if the worker makes no progress, or has ended."""
         self.marks[self.number] = pids[0]
         try:
-            self.socket.sendall(_packed((function, pids, args)))
-            (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            self.socket.sendall(packed((function, pids, args)))
+            (length,) = LENGTH.unpack(self._read(LENGTH.size))
             answers: list[tuple[bool, Any]] = pickle.loads(self._read(length))
         except OSError:
             raise _StuckError(self.marks[self.number]) from None
@@ -393,11 +386,6 @@ def _new_child(control: socket.socket, number: int, marks: memoryview) -> _Reade
     return None
 
 
-def _packed(value: object) -> bytes:
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return _LENGTH.pack(len(data)) + data
-
-
 def _inode(pid: int) -> int:
     """Return what tells a process from a later one with its PID; it never blocks."""
     try:
@@ -413,90 +401,3 @@ def _state(pid: int) -> str:
             return parse_stat(file.read(4096)).state
     except (OSError, ValueError):
         return "X"
-
-
-# In the keeper
-
-
-def _keep(control: socket.socket, marks: memoryview) -> NoReturn:
-    """Make a worker for each message, which is its number; end with the agent."""
-    workers: dict[int, int] = {}
-    dying: set[int] = set()
-    with suppress(BaseException):
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        nothing, closed = os.pipe()  # a container may have no /dev/null
-        os.close(closed)
-        for stream in range(3):  # else the agent's reader waits for us when it ends
-            os.dup2(nothing, stream)
-        gc.freeze()
-        while message := control.recv(1):
-            if (before := workers.pop(message[0], None)) is not None:
-                os.kill(before, signal.SIGKILL)  # it is not reaped yet
-                dying.add(before)
-            dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG)[0] == 0}
-            made = None if len(dying) >= _MOST_DYING else _fork(control, marks, message[0])
-            if made is None:
-                control.send(b"%d 0" % message[0])
-                continue
-            ours, workers[message[0]] = made
-            with ours:
-                answer = b"%d %d" % (message[0], workers[message[0]])
-                socket.send_fds(control, [answer], [ours.fileno()])
-    for pid in workers.values():  # also where the agent closed its end before we answered
-        os.kill(pid, signal.SIGKILL)
-    for pid in (*workers.values(), *dying):
-        os.waitpid(pid, 0)
-    os._exit(0)
-
-
-def _fork(
-    control: socket.socket, marks: memoryview, number: int
-) -> tuple[socket.socket, int] | None:
-    """Return a worker's socket and PID; None without room for one."""
-    try:
-        ours, theirs = socket.socketpair()
-        pid = os.fork()
-    except OSError:
-        return None
-    if pid == 0:
-        with suppress(BaseException):
-            control.close()
-            ours.close()
-            _work(theirs, marks, number)
-        os._exit(0)
-    theirs.close()
-    return ours, pid
-
-
-# In a worker
-
-
-def _work(end: socket.socket, marks: memoryview, number: int) -> None:
-    """Answer calls until the agent has gone."""
-    gc.enable()
-    with end.makefile("rb") as stream:
-        while header := stream.read(_LENGTH.size):
-            function, pids, args = pickle.loads(stream.read(*_LENGTH.unpack(header)))
-            answers = []
-            for pid in pids:
-                marks[number] = pid
-                answers.append(_answer(function, pid, args))
-            end.sendall(_packed(answers))
-
-
-def _several(pid: int, *questions: tuple[Any, ...]) -> bytes:
-    """Answer several questions about a process; those of one with much to tell are left to be asked
-    for one by one, as many of these would fill the memory."""
-    answers = [_answer(function, pid, args) for function, *args in questions]
-    packed = pickle.dumps(answers, pickle.HIGHEST_PROTOCOL)
-    return packed if len(packed) <= _MOST_AHEAD else pickle.dumps([])
-
-
-def _answer(
-    function: Callable[..., object], pid: int, args: Iterable[object]
-) -> tuple[bool, object]:
-    try:
-        return True, function(pid, *args)
-    except (OSError, ValueError, MemoryError) as error:
-        return False, error
