@@ -8,6 +8,7 @@ does. The driver is loaded after the fork.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -264,6 +265,7 @@ def main(requests: int) -> None:
     """Be the server, for whoever has the other end of a socket; or a copy of it."""
     for module in ("__main__", *_MODULES):
         import_module(f"gputop.{module}")
+    gc.freeze()  # else each copy touches, and so copies, what it shares with us
     try:
         copy = _serve(socket.socket(fileno=requests))
     except KeyboardInterrupt:  # for pytest, and so for us
