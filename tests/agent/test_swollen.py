@@ -342,9 +342,13 @@ def test_one_that_takes_too_much_memory_costs_no_other_its_row(here: Machine, sw
         room = of_status(agent, "VmData") + 13 * MIB
         resource.prlimit(agent.process.pid, resource.RLIMIT_DATA, (room, -1))
         enlist(here, *pids)
-        until(lambda: set(pids) <= known(agent).keys())
-        told = known(agent)
-    assert len(told) == 9
+
+        def all_nine() -> dict[int, Json] | None:
+            found = known(agent)
+            return found if len(found) == 9 else None
+
+        told = until(all_nine)  # a GPU, too, may find no room once
+    assert told.keys() >= set(pids)
     commands = {process["command"] for process in told.values()}
     assert {f"python other-{n}.py" for n in range(5)} <= commands
     for pid in pids:
