@@ -150,7 +150,10 @@ def _hides_a_credential(text: str) -> bool:
 # --- command lines -------------------------------------------------------------------------------
 
 MASK = "***"
-_NAMED = re.compile(r"--?([A-Za-z][\w-]{0,63})")
+_NAMED = re.compile(
+    r"--?(?P<option>[A-Za-z][\w.-]{0,63})|[{\"']{0,2}(?P<header>[A-Za-z][\w-]{0,63})[\"']?:"
+)
+"""A name whose value is the next word: of an option, of a header or in a dictionary."""
 _OPTION = re.compile(r"(-{0,2})([A-Za-z][\w.-]{0,63})=(.*)", re.DOTALL)
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token):?\Z", re.IGNORECASE)
 """The word before the credentials of an Authorization header."""
@@ -202,14 +205,15 @@ def masked_words(arguments: Iterable[str]) -> list[str]:
 def _takes_secret(option: str, value: str, program: str) -> bool:
     if _SCHEME.match(option) or (program in _LOGIN and option == "login"):
         return True
-    name = _NAMED.fullmatch(option)
-    if name is None:
+    named = _NAMED.fullmatch(option)
+    if named is None or (named["header"] and _SCHEME.match(value)):
         return False
     if program in _ASKING and len(option) == 2 and _SHORT.fullmatch(option):
         return True
     if option == "-u":  # user:password; but `python -u train.py`
         return ":" in value or program in _ASKING
-    return is_secret_name(name[1].replace("-", "_"), value) and not _is_setting(name[1], value)
+    name = named["option"] or named["header"]
+    return is_secret_name(name.replace("-", "_"), value) and not _is_setting(name, value)
 
 
 def _is_secret_option(name: str, value: str) -> bool:
