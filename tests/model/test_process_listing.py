@@ -413,6 +413,13 @@ def test_a_filter_for_a_gpu_that_there_is_not() -> None:
     assert listing.why_empty() == (words, False)
 
 
+def test_a_filter_for_a_gpu_of_several_machines() -> None:
+    listing = ProcessListing()
+    listing.show_rows(listed(*MIXED).every)
+    listing.filter_by("gpu:1 eve")
+    assert listing.why_empty() == ("no process matches the filter; Esc drops it", True)
+
+
 def test_a_bad_filter_changes_nothing() -> None:
     listing = listed(*MIXED)
     listing.filter_by("amy mem>15G")

@@ -84,15 +84,14 @@ class ProcessListing:
     def why_empty(self) -> tuple[str, bool]:
         """Return why there is no row, and whether that is certain and as expected; no words before
         the first frame."""
-        gpus = self.frame.gpus if self.frame else ()
         if self.every:
             what = "the filter; Esc drops it" if self.view == View() else "this view; Esc goes back"
-            absent = absent_gpus(self.filter, gpus) if self.filter else None
+            absent = absent_gpus(self.filter, self.frame.gpus) if self.frame else None
             said = "" if absent is None else f"there is no GPU {absent}: "
             return f"{said}no process matches {what}", absent is None
         if self.frame is None:
             return "", True
-        return no_process_text(self.frame), all(gpu.listed == "all" for gpu in gpus)
+        return no_process_text(self.frame), all(gpu.listed == "all" for gpu in self.frame.gpus)
 
     # The order.
 
