@@ -154,6 +154,12 @@ def test_what_cannot_be_found_out_is_not_known_to_be_in_use() -> None:
         objection = not_free(frame([here]), here)
         assert objection is not None
         assert objection.level == "warning"
+        assert count_of_free(frame([here, gpu(1, memory_used=GIB)])) is None
+        assert lamp(frame([here]), here, 600) == "unknown"
+    for here in (gpu(stale_for=9.0), gpu(error="lost"), gpu(memory_used=GIB, utilization=None)):
+        assert count_of_free(frame([here])) == 0
+    late = gpu(stale_for=3.0)
+    assert count_of_free(frame([late], [process(1)])) == 0, "it has been in use until now"
     taken = not_free(frame([gpu()], [process(1)]), gpu())
     assert taken is not None
     assert taken.level == "info"

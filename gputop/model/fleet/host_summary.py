@@ -12,8 +12,8 @@ from gputop.model.health.free import (
     count_of_free,
     free_slices,
     has_whole_gpus,
+    is_doubtful,
     not_free,
-    objections,
 )
 from gputop.model.machine import summary
 from gputop.model.machine.finding import Finding
@@ -47,7 +47,7 @@ class HostSummary(NamedTuple):
     lamps: tuple[LampKind, ...]
     """One for each GPU, in their order; for a GPU with slices, one for each of them."""
     free: int | None
-    """None if none is free, but the processes on some GPUs cannot be seen."""
+    """None if none is free, but that is not known of some GPUs."""
     free_indices: tuple[int, ...]
     slices: FreeSlices
     users: tuple[str, ...]
@@ -123,7 +123,7 @@ def lamp(frame: Frame, gpu: Gpu, idle_after: float, device: MigDevice | None = N
     objection = not_free(frame, gpu, device)
     if objection is None:
         return "free"
-    if not (objection.is_sure or any(reason.is_sure for reason in objections(frame, gpu, device))):
+    if is_doubtful(frame, gpu, device):
         return "unknown"
     is_idle = device is None and gpu.idle_for is not None and gpu.idle_for >= idle_after
     return "idle" if is_idle and objection.code not in ("mode", "reserved", "job") else "used"

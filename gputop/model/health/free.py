@@ -112,21 +112,30 @@ def _first(frame: Frame, gpu: Gpu) -> Objection | None:
     return next(objections(frame, gpu), None)
 
 
+def is_doubtful(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
+    """Whether it is not known if a GPU or a MIG device is free. One that does not answer any more
+    is known not to be."""
+    first = not_free(frame, gpu, device)
+    if first is None or first.is_sure or gpu.state == "silent":
+        return False
+    return not any(reason.is_sure for reason in objections(frame, gpu, device))
+
+
 def count_of_free(frame: Frame) -> int | None:
-    """Return how many GPUs are free; None if none is, but the processes on some cannot be seen."""
-    return _count([not_free(frame, gpu) for gpu in frame.gpus])
+    """Return how many GPUs are free; None if none is, but that is not known of some."""
+    return _count(frame, [(gpu, None) for gpu in frame.gpus])
 
 
-def _count(against: Sequence[Objection | None]) -> int | None:
-    is_unseen = any(objection and objection.code in ("unseen", "unlisted") for objection in against)
-    return against.count(None) or (None if is_unseen else 0)
+def _count(frame: Frame, parts: Sequence[tuple[Gpu, MigDevice | None]]) -> int | None:
+    free = sum(is_free(frame, *part) for part in parts)
+    return free or (None if any(is_doubtful(frame, *part) for part in parts) else 0)
 
 
 class FreeSlices(NamedTuple):
     """How many MIG devices are free, of how many."""
 
     free: int | None = None
-    """None if none is free, but the processes on some cannot be seen."""
+    """None if none is free, but that is not known of some."""
     total: int = 0
 
     @property
@@ -137,8 +146,8 @@ class FreeSlices(NamedTuple):
 
 def free_slices(frame: Frame) -> FreeSlices:
     """Count the free MIG devices."""
-    against = [not_free(frame, gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
-    return FreeSlices(_count(against), len(against))
+    slices = [(gpu, device) for gpu in frame.gpus for device in gpu.mig or ()]
+    return FreeSlices(_count(frame, slices), len(slices))
 
 
 def free_words(frame: Frame) -> list[str]:
