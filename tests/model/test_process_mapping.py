@@ -201,6 +201,13 @@ def test_slurm(
     assert (known, found.certainty) == (visible, certainty)
 
 
+def test_the_name_of_a_job_moves_no_cursor() -> None:
+    variables = {"SLURM_JOB_ID": "1\u202e", "SLURM_JOB_GPUS": "1,3", N: "0,1", **PCI}
+    (hint,) = look(variables, [], minors=(0, 1)).advice
+    assert hint.text.startswith("GPU 1 of the machine is not in Slurm 1�, which has GPU 3")
+    assert "(Slurm 1�)" in look({"SLURM_JOB_ID": "1\u202e", N: "0"}, []).mapping.because
+
+
 def test_mps_numbers_anew() -> None:
     server = {"mps_servers": (Environ({N: "0,2", **PCI}),)}
     found = look({N: "1", **PCI}, [2], mps=True, machine=server)

@@ -107,7 +107,7 @@ def surroundings() -> AgentSurroundings:
     return AgentSurroundings(
         minors=tuple(sorted(minors)) if minors else None,
         container=_contained(),
-        job=job and printable(job, 64),
+        job=job,
         job_gpus=gpus and printable(gpus, 256),
     )
 

@@ -134,7 +134,7 @@ class AgentSurroundings(msgspec.Struct, frozen=True, omit_defaults=True):
 def job_of(variables: Mapping[str, str]) -> str | None:
     """Name the batch job that started a process, as `Slurm 4711`; None without one."""
     jobs = (f"{system} {variables[name]}" for name, system in JOBS.items() if name in variables)
-    return next(jobs, None)
+    return next((printable(job, 64) for job in jobs), None)
 
 
 def job_gpus(variables: Mapping[str, str]) -> str | None:
