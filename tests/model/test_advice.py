@@ -157,6 +157,13 @@ def test_messages_say_what_remains() -> None:
     assert advise(resolve(None, h100(2))) == ()
 
 
+@pytest.mark.parametrize("name", [EIGHT[0].uuid, "GPU-9942", "MIG-c1"])
+def test_an_entry_that_stands_twice_is_not_two_prefixes(name: str) -> None:
+    (hint,) = of_value(f"{name},{name}")
+    assert hint.code == "value-duplicate"
+    assert hint.text.startswith(f"{name} is named twice: CUDA rejects the whole list")
+
+
 def test_the_order_where_it_decides() -> None:
     (unset,) = advise(resolve("0", mixed()))
     assert (unset.code, unset.level) == ("order-unset", "warning")

@@ -128,10 +128,12 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
     """Yield advice on where the list ended, unless `explained`, and on what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
-    if reason == "duplicate":
+    if reason == "duplicate" and stop:
         text = f"CUDA rejects the whole list and {rest_of(mapping)}."
         if kind_of(mapping.value or "") == "integer":
             yield "value-duplicate", "error", f"A GPU is named twice: {text}"
+        elif stop.text in [entry.text for entry in mapping.entries[: stop.position]]:
+            yield "value-duplicate", "error", f"{printable(stop.text, 48)} is named twice: {text}"
         else:
             yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
     elif reason == "negative" and stop and after:
