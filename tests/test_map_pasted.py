@@ -209,6 +209,11 @@ def test_what_is_not_known_is_said_in_a_line(text: str, said: str, tmp_path: Pat
         ("CUDA_VISIBLE_DEVICES=2,3 python t.py --gpus 5 --devices 6", 0, None),
         ("CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=2 t.py", 0, None),
         ("CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=4 t.py", 1, "asks for 4 GPUs"),
+        (
+            "CUDA_VISIBLE_DEVICES= torchrun --nproc_per_node=1 t.py",
+            1,
+            "asks for 1 GPU, ",
+        ),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES']='2,3'\nx.to('cuda:2')", 1, "use cuda:0"),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES']='2,3'\nx.to('cuda:1')", 0, None),
     ],

@@ -96,3 +96,5 @@ def test_torchrun() -> None:
     assert wrong.error == "no_such_device"
     assert "no GPU 2 among the 2" in wrong.message
     assert "at most 2 workers" in wrong.message
+    assert local_rank(1, 1).message.endswith(". Start at most 1 worker")
+    assert local_rank(0, 0).message.endswith("'CUDA error: invalid device ordinal'")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,6 +171,8 @@ def test_a_list_of_physical_devices() -> None:
     assert log.has_gpu
     (advice,) = explain(log, [])
     assert "4 GPUs are listed" in advice.text
+    (one,) = explain(msgspec.structs.replace(log, listed={"GPU": 1, "XLA_GPU": 1}), [])
+    assert "1 GPU is listed" in one.text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.reach import DeviceSet
 from gputop.model.machine.environment import CONTAINER, NAME, Environ, is_misspelt
 from gputop.model.machine.finding import Finding, Level
-from gputop.model.machine.text import printable
+from gputop.model.machine.text import counted, printable
 
 # --- a value on a machine ------------------------------------------------------------------------
 
@@ -271,8 +271,9 @@ def _too_many(option: str, wanted: int, mapping: CudaMapping) -> Finding | None:
     count = mapping.count
     if count is None or wanted <= count or (option.startswith("--num") and count == 0):
         return None
-    visible = f"{count} GPU{' is' if count == 1 else 's are'} visible"
-    text = printable(f"{option} {wanted} asks for {wanted} GPUs, and {visible}.")
+    are = "is" if count == 1 else "are"
+    text = f"{option} {wanted} asks for {counted(wanted, 'GPU')}, and {counted(count, 'GPU')} {are}"
+    text = printable(f"{text} visible.")
     return Finding("error", "request-too-many", text)
 
 

@@ -25,7 +25,7 @@ from gputop.model.cuda.advice import of_tensorflow, request_advice, requested
 from gputop.model.cuda.enumeration import CudaDevice, shown
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
-from gputop.model.machine.text import GIB, MIB
+from gputop.model.machine.text import GIB, MIB, counted
 
 JAX_FRACTION = 0.75
 """The share of every GPU's memory that JAX takes at its first operation by default."""
@@ -160,7 +160,8 @@ def local_rank(rank: int, count: int) -> FrameworkSelection:
     if rank < count:
         return FrameworkSelection((rank,))
     message = f"{_absent(rank, count)}: 'CUDA error: invalid device ordinal'"
-    return FrameworkSelection(None, "no_such_device", f"{message}. Start at most {count} workers")
+    message += f". Start at most {counted(count, 'worker')}" if count else ""
+    return FrameworkSelection(None, "no_such_device", message)
 
 
 def _absent(ordinal: int, count: int) -> str:

@@ -176,7 +176,8 @@ def _explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Finding]:
         yield Finding("error", "tf-log-refused", printable(message))
     if "XLA_GPU" in log.listed:
         count = log.listed.get("GPU", 0)
-        message = f"{count} GPUs are listed: the XLA_GPU are the same cards again."
+        are = "is" if count == 1 else "are"
+        message = f"{counted(count, 'GPU')} {are} listed: the XLA_GPU are the same cards again."
         yield Finding("info", "tf-log-xla", message)
     if log.on_cpu and log.has_gpu:
         names = ", ".join(map(printable, log.on_cpu[:6])) + ", ..." * (len(log.on_cpu) > 6)
