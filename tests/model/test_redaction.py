@@ -13,7 +13,7 @@ from gputop.model.machine.environment import (
     ParentEnviron,
 )
 from gputop.model.machine.frame import Frame, Host
-from gputop.model.machine.gpu import DeviceHolder, Reservation
+from gputop.model.machine.gpu import DeviceHolder, Reservation, SlurmJob
 from gputop.model.machine.origin import Ancestor, Container, Origin
 from tests import builders
 
@@ -44,7 +44,9 @@ def told(*users: str | None) -> Frame:
         for n, user in enumerate(users, 1)
     ]
     reservation = Reservation(user=SECRET, since=1.0, command=SECRET)
-    frame = builders.frame([builders.gpu(holders=(opener,), reservation=reservation)], wanted)
+    job = SlurmJob(number=SECRET, user=SECRET)
+    gpu = builders.gpu(holders=(opener,), reservation=reservation, slurm_job=job)
+    frame = builders.frame([gpu], wanted)
     return replace(frame, host=Host(name=SECRET, boot_id=SECRET))
 
 
@@ -66,6 +68,7 @@ def test_no_secret_is_left() -> None:
     assert frame.gpus[0].reservation == Reservation(
         user="user1", since=1.0, command="(6 characters)"
     )
+    assert frame.gpus[0].slurm_job == SlurmJob(user="user1")
     assert frame.gpus[0].uuid == whole.gpus[0].uuid
 
 

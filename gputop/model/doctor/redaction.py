@@ -9,14 +9,15 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import SlurmJob
 from gputop.model.machine.secrets import MASK, is_secret, masked
 
 T = TypeVar("T")
 
 LEFT_OUT = (
     "command lines (their lengths are there), users (user1, user2, ... instead), working"
-    " directories, environments, sessions, containers, pods and jobs of processes, values of their"
-    " variables, the host's name, names of home directories"
+    " directories, environments, sessions, containers, pods, jobs, values of the variables of"
+    " processes, the host's name, names of home directories"
 )
 """What `Redaction` leaves out of frames, and the report's writer out of other texts."""
 
@@ -35,12 +36,11 @@ class Redaction:
             user=self._user,
             command=_length,
             variables=lambda names: {name: _length(names[name]) for name in names},
+            origin=lambda _: None,
+            slurm_job=lambda job: job and SlurmJob(user=self._user(job.user)),
         )
-        return replace(
-            shown,
-            host=replace(frame.host, name="host", boot_id=None, surroundings=surroundings),
-            processes=tuple(replace(process, origin=None) for process in shown.processes),
-        )
+        host = replace(frame.host, name="host", boot_id=None, surroundings=surroundings)
+        return replace(shown, host=host)
 
     def _user(self, user: str | None) -> str | None:
         return user and self._users.setdefault(user, f"user{len(self._users) + 1}")
