@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame, Host, Problem
-from gputop.model.machine.gpu import MigDevice
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.model.machine.sections import Activity
 from tests.builders import GIB, frame, gpu, id_of, process
@@ -38,6 +38,14 @@ def test_a_gpu_until_it_is_free() -> None:
     assert news == ("GPU 0 is free", "GPU 0 is free on node")
     assert not marks.has_gpu(EMPTY.gpus[0])
     assert marks.receive_frame(EMPTY) == []
+
+
+def test_a_gpu_that_has_not_answered_keeps_its_mark_when_it_does() -> None:
+    marks, waking = Marks(), frame([Gpu(index=0), gpu(1)])
+    assert marks.toggle_gpu(waking, waking.gpus[0])
+    assert marks.receive_frame(waking) == marks.receive_frame(BUSY) == []
+    assert marks.has_gpu(BUSY.gpus[0])
+    assert [news.short for news in marks.receive_frame(EMPTY)] == ["GPU 0 is free"]
 
 
 def test_the_mark_comes_off_again_and_what_is_free_gets_none() -> None:

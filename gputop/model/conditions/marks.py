@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gputop.model.conditions.ended import (
     AwaitedProcess,
     EndOfProcesses,
@@ -89,12 +91,20 @@ class Marks:
         """Take a frame. Return what has ended or become free."""
         news = [_end_news(process, frame) for process in self._end.receive_frame(frame)]
         for gpu in frame.gpus if self._gpus else ():
+            self._follow_key(gpu)
             for device in (None, *(gpu.mig or ())):
                 mark = _gpu_mark(gpu, device)
                 if mark in self._gpus and is_free(frame, gpu, device):
                     self._gpus.remove(mark)
                     news.append(_free_news(frame, gpu, device))
         return news
+
+    def _follow_key(self, gpu: Gpu) -> None:
+        """Keep the mark that a GPU got before it answered, when it had another key."""
+        before = _gpu_mark(replace(gpu, uuid=None), None)
+        if before in self._gpus:
+            self._gpus.remove(before)
+            self._gpus.add(_gpu_mark(gpu, None))
 
 
 def _gpu_mark(gpu: Gpu, device: MigDevice | None) -> _GpuMark:
