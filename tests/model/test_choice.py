@@ -26,6 +26,7 @@ ONE_PROBLEM: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"memory_free": None}, {"min_free": 20 * GIB}, "free is not known"),
     ({"memory_total": 16 * GIB}, {"min_free": 20 * GIB}, "only 16.0G of memory"),
     ({"utilization": 0.11}, {}, "11 % busy, more than 10 %"),
+    ({"utilization": 0.503}, {"max_utilization": 0.5}, "50.3 % busy, more than 50 %"),
     ({"utilization": None}, {}, "its utilization is not known"),
     ({}, {"exclude": ("0",)}, "excluded"),
     ({}, {"exclude": ("gpu-0",)}, "excluded"),

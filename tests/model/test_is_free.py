@@ -53,6 +53,7 @@ CASES: list[tuple[Gpu, list[Process], str | None]] = [
     (gpu(memory_used=GIB, memory_unaccounted=0), [process(1, type="G")], "by graphics processes"),
     (gpu(memory_used=None), [], "how much of its memory is in use is not known"),
     (gpu(utilization=0.97), [], "97 % busy"),
+    (gpu(utilization=0.104), [], "10.4 % busy, more than 10 %"),
     (gpu(utilization=None), [], "its utilization is not known"),
     (gpu(health=Health(recovery_action="gpu_reset")), [], "it needs attention"),
     (gpu(utilization=0.97, pcie=Pcie(width=8, width_max=16)), [], "8 of 16 lanes"),

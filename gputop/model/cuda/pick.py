@@ -55,7 +55,7 @@ from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
 from gputop.model.machine.summary import free_memory
-from gputop.model.machine.text import GIB, percent, size
+from gputop.model.machine.text import GIB, size
 from gputop.model.machine.topology import Links, connection
 
 _LASTING = {"mode", "unseen"}
@@ -385,7 +385,7 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
     if limit < 1 and peak is None:
         return "its utilization is not known"
     busy = limit < min(1, peak or 0)
-    return f"{percent(peak)} % busy, more than {limit * 100:g} %" if busy else None
+    return f"{(peak or 0) * 100:.3g} % busy, more than {limit * 100:g} %" if busy else None
 
 
 def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) -> _RankedPart:

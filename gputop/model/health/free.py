@@ -310,5 +310,5 @@ def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     elif utilization is None:
         yield _objection("work", "load unknown", "its utilization is not known", "warning")
     if utilization is not None and utilization > AT_WORK:
-        busy = f"{percent(utilization)} % busy"
-        yield _objection("work", busy, f"{busy}, more than {AT_WORK * 100:g} %")
+        text = f"{utilization * 100:.3g} % busy, more than {AT_WORK * 100:g} %"
+        yield _objection("work", f"{percent(utilization)} % busy", text)
