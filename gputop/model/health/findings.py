@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from gputop.model.health.xids import REBOOT, REPLACE, RESET, xid_finding
 from gputop.model.machine.finding import Finding, Level, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import UNREADABLE, Gpu
-from gputop.model.machine.sections import LOADED, Pcie, Throttle, Xid
+from gputop.model.machine.sections import LOADED
 from gputop.model.machine.text import counted, duration, percent, ranges
 
 HUNG = "HUNG"
@@ -111,8 +110,6 @@ _MEMORY = (
      Finding("error", "PAGES", "pages of memory wait to be retired", _IDLE_RESET)),
 )  # fmt: skip
 """The finding for each flag of a section that is set."""
-_ecc_flags = attrgetter(*(field for section, field, _ in _MEMORY if section == "ecc"))
-_health_flags = attrgetter(*(field for section, field, _ in _MEMORY if section == "health"))
 
 
 def findings(frame: Frame, gpu: Gpu) -> tuple[Finding, ...]:
@@ -158,17 +155,14 @@ def xid_coverage(frame: Frame) -> str:
     return f"XIDs: only those since gputop started{but}; earlier ones are in the kernel log {_LOG}."
 
 
-# The rules. They are asked about every GPU of every frame, and nearly all are well: a rule returns
-# at once where there is nothing to find, and begins no generator.
+# The rules.
 
 
-def _xids(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    xids = gpu.health.xids if gpu.health is not None else None
-    return _each_xid(frame, gpu, xids) if xids else ()
-
-
-def _each_xid(frame: Frame, gpu: Gpu, xids: Sequence[Xid]) -> Iterator[Finding]:
+def _xids(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     """Yield each number once, the newest first."""
+    xids = gpu.health.xids if gpu.health is not None else None
+    if not xids:
+        return
     newest = {xid.number: xid for xid in xids}
     counts = Counter(xid.number for xid in xids)
     fabric = _has_fabric(gpu) and not _is_multinode(gpu)
@@ -181,10 +175,11 @@ def _each_xid(frame: Frame, gpu: Gpu, xids: Sequence[Xid]) -> Iterator[Finding]:
             yield replace(finding, text=text, advice=advice)
 
 
-def _state(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+def _state(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.state == "lost":
-        return (_lost(gpu),)
-    return (_hung(gpu),) if gpu.state == "silent" else ()
+        yield _lost(gpu)
+    elif gpu.state == "silent":
+        yield _hung(gpu)
 
 
 def _lost(gpu: Gpu) -> Finding:
@@ -213,17 +208,7 @@ def _recovery(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     return (Finding("error", "RECOVERY", text, _RECOVERY[action].format(index=gpu.index)),)
 
 
-def _memory(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    ecc, health = gpu.ecc, gpu.health
-    is_well = (
-        not gpu.ecc_uncorrected
-        and (ecc is None or not any(_ecc_flags(ecc)))
-        and (health is None or not any(_health_flags(health)))
-    )
-    return () if is_well else _memory_faults(gpu)
-
-
-def _memory_faults(gpu: Gpu) -> Iterator[Finding]:
+def _memory(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.ecc_uncorrected:
         yield Finding(
             "error",
@@ -240,18 +225,10 @@ def _memory_faults(gpu: Gpu) -> Iterator[Finding]:
             yield Finding(level, finding.code, finding.text, advice)
 
 
-def _links(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    """Return nothing in MIG mode, which does not use NVLinks."""
-    health, nvlink = gpu.health, gpu.nvlink
-    is_fabric_well = health is None or (
-        health.fabric_state not in _FABRIC and not health.fabric_health
-    )
-    if gpu.mig_mode or (is_fabric_well and (nvlink is None or not nvlink.down)):
-        return ()
-    return _link_faults(frame, gpu)
-
-
-def _link_faults(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _links(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    """Yield nothing in MIG mode, which does not use NVLinks."""
+    if gpu.mig_mode:
+        return
     state = gpu.health and gpu.health.fabric_state
     if state in _FABRIC:
         advice = _MULTINODE if _is_multinode(gpu) else _FABRIC_MANAGER
@@ -293,35 +270,24 @@ def _most_links(frame: Frame, gpu: Gpu) -> int:
     return max((nvlink.up or 0 for nvlink in alike if nvlink is not None), default=0)
 
 
-def _pcie(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
+def _pcie(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     pcie = gpu.pcie
     if pcie is None or gpu.utilization is None or gpu.utilization < LOADED:
-        return ()
-    is_narrow = bool(pcie.width and pcie.width_max and pcie.width < pcie.width_max)
-    is_slow = bool(
-        pcie.generation and pcie.generation_max and pcie.generation < pcie.generation_max
-    )
-    return _pcie_faults(gpu.utilization, pcie, is_narrow, is_slow) if is_narrow or is_slow else ()
-
-
-def _pcie_faults(load: float, pcie: Pcie, is_narrow: bool, is_slow: bool) -> Iterator[Finding]:
+        return
     advice = "check its seat, riser and slot; the kernel log may show PCIe errors (dmesg)"
-    under = f"at {percent(load)} % utilization"
-    if is_narrow:
+    under = f"at {percent(gpu.utilization)} % utilization"
+    if pcie.width and pcie.width < (pcie.width_max or 0):
         text = f"PCIe has {pcie.width} of {pcie.width_max} lanes {under}"
         yield Finding("error", f"PCIE x{pcie.width}", text, advice)
-    if is_slow:
+    if pcie.generation and pcie.generation < (pcie.generation_max or 0):
         text = f"PCIe runs as generation {pcie.generation} of {pcie.generation_max} {under}"
         yield Finding("warning", f"PCIE gen{pcie.generation}", text, advice)
 
 
-def _throttle(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    throttle = gpu.throttle
-    return () if throttle is None or not throttle.reasons else _held_back(gpu, throttle)
-
-
-def _held_back(gpu: Gpu, throttle: Throttle) -> Iterator[Finding]:
-    names, lasting = throttle.reasons, throttle.lasting
+def _throttle(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    if gpu.throttle is None:
+        return
+    names, lasting = gpu.throttle.reasons, gpu.throttle.lasting
     of_hardware = sum(name.startswith("hw_") for name in names)
     for name in names:
         reason = THROTTLE_REASONS.get(name)
@@ -340,13 +306,7 @@ def _clock(gpu: Gpu) -> str:
     return f": {gpu.sm_clock / 1e6:.0f} of {gpu.sm_clock_max / 1e6:.0f} MHz"
 
 
-def _settings(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    if gpu.persistence_mode is not False and gpu.compute_mode not in _MODES:
-        return ()
-    return _unusual_settings(frame, gpu)
-
-
-def _unusual_settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+def _settings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
     if gpu.persistence_mode is False and not any(other.display_active for other in frame.gpus):
         yield Finding(
             "warning",
