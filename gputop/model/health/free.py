@@ -9,7 +9,6 @@ doubt, it is not free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from gputop.model.health.findings import blocking
@@ -262,14 +261,7 @@ def _unlisted(listed: Listing) -> Objection:
 def _in_use(gpu: Gpu, here: Sequence[Process]) -> Objection:
     unknown = [process.user for process in here].count(None)
     exclusive = (gpu.compute_mode or "").startswith("exclusive")
-    return _held_by(tuple(users_of(here)), unknown, exclusive)
-
-
-@lru_cache(maxsize=1024)
-def _held_by(named: tuple[str, ...], unknown: int, exclusive: bool) -> Objection:
-    """Return the objection for processes of these users and of some unknown ones: it is the same
-    for a GPU in frame after frame."""
-    who = [printable(user, 40) for user in named]
+    who = [printable(user, 40) for user in users_of(here)]
     who += [f"{unknown} of unknown users"] if unknown else []
     mode = ", and its compute mode is exclusive" if exclusive else ""
     code: ObjectionCode = "exclusive" if exclusive else "users"
