@@ -25,7 +25,7 @@ from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.finding import Finding, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.probed import Probed
-from gputop.model.machine.summary import users
+from gputop.model.machine.summary import by_instance, users_of
 
 OF_USAGE = ("gpu-full", "gpu-in-use")
 """Codes of the advice that repeats what a device's own line shows."""
@@ -166,15 +166,10 @@ def reasons(result: MappingResult, advice: Sequence[Finding]) -> list[str]:
 
 def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequence[str]:
     """Name the users of a GPU or MIG device, those with most memory first."""
-    if device.instance is None:
+    instance = device.instance
+    if instance is None:
         return inventory.usage_of(device).users
-    here = tuple(
-        process
-        for process in frame.processes
-        if process.gpu_uuid == device.uuid
-        and (device.index, process.gpu_instance, process.compute_instance) == device.id
-    )
-    return users(msgspec.structs.replace(frame, processes=here))
+    return users_of(by_instance(frame).get((device.uuid, instance.gi, instance.ci), ()))
 
 
 def suggest(

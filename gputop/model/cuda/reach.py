@@ -48,8 +48,6 @@ _NO_PIPE = "/dev/null"
 """The pipe folder that keeps a program off MPS although a server runs."""
 _INDEX = re.compile(r"[0-9]{1,9}")
 _MIG_INDEX = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
-_MOST = 1024
-"""The most GPUs of a job that are read: more than a machine has."""
 
 
 class DeviceSet(msgspec.Struct, frozen=True):
