@@ -9,6 +9,7 @@ import pytest
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.metrics.process import PROCESS, ProcessRow
 from gputop.model.processes import process_rows
+from gputop.model.processes.views import View, ViewRow
 from tests.builders import frame, gpu, matching, process
 
 
@@ -87,6 +88,11 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
+def ordered(rows: list[ProcessRow], metric_id: str, descending: bool = False) -> list[ProcessRow]:
+    lines = View().lines([ViewRow(row, None) for row in rows], (metric_id, descending))
+    return [line.row for line in lines]
+
+
 def masked(value: str) -> CudaContext:
     return CudaContext(Environ({"CUDA_VISIBLE_DEVICES": value}))
 
@@ -107,7 +113,7 @@ def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descend
         for pid, value in ((1, small), (2, great), (3, nothing), (4, small))
     ]
     found = process_rows.rows(frame([gpu(0), gpu(1)], processes))
-    told = pids(process_rows.ordered(found, column, descending))
+    told = pids(ordered(found, column, descending))
     if field == "pid":
         assert told == ([4, 3, 2, 1] if descending else [1, 2, 3, 4])
     elif nothing is None:
@@ -120,7 +126,7 @@ def test_every_column_sorts_both_ways_with_the_unknown_last(column: str, descend
 def test_equal_values_keep_their_order(descending: bool) -> None:
     processes = [process(pid, gpu_memory=5) for pid in (5, 1, 4, 2, 3)]
     found = process_rows.rows(frame(processes=processes))
-    assert pids(process_rows.ordered(found, "gpu_memory", descending)) == [1, 2, 3, 4, 5]
+    assert pids(ordered(found, "gpu_memory", descending)) == [1, 2, 3, 4, 5]
 
 
 def test_gpus_sort_by_number_and_instance() -> None:
@@ -131,13 +137,9 @@ def test_gpus_sort_by_number_and_instance() -> None:
         process(4, on=2, gpu_instance=9, compute_instance=0),
     ]
     found = process_rows.rows(frame([gpu(2), gpu(10)], processes))
-    assert pids(process_rows.ordered(found, "gpu", False)) == [2, 4, 3, 1]
-    assert [PROCESS["gpu"].text(row) for row in process_rows.ordered(found, "gpu", False)] == [
-        "2",
-        "2:9",
-        "2:10",
-        "10",
-    ]
+    told = ordered(found, "gpu")
+    assert pids(told) == [2, 4, 3, 1]
+    assert [PROCESS["gpu"].text(row) for row in told] == ["2", "2:9", "2:10", "10"]
 
 
 # Filter

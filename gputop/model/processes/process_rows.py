@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessIdentity, identity_of
 from gputop.model.machine.gpu import Gpu
-from gputop.model.metrics.process import COLUMNS, ProcessRow
+from gputop.model.metrics.process import ProcessRow
 
 R = TypeVar("R")
 
@@ -43,15 +43,6 @@ def row_keys(frame: Frame, shown: Iterable[ProcessRow]) -> list[RowKey]:
     """Return the identity of each row, which stays while it moves."""
     boot = frame.host.boot_id
     return [(boot, identity_of(row.process)) for row in shown]
-
-
-def ordered(shown: Sequence[ProcessRow], metric_id: str, descending: bool) -> list[ProcessRow]:
-    """Return rows in the order of a metric: unknown values last either way, equal ones in the order
-    of `rows`, and those of one GPU with most memory first."""
-    if metric_id == "gpu":
-        shown = by_value(shown, [row.process.gpu_memory for row in shown], descending=True)
-    read = COLUMNS[metric_id].read
-    return by_value(shown, [read(row) for row in shown], descending)
 
 
 def by_value(items: Sequence[R], values: Sequence[Any], descending: bool) -> list[R]:

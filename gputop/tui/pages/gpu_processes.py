@@ -32,7 +32,8 @@ def processes(
     those on one MIG device; then the memory of the GPU that belongs to none."""
     view = View(gpu=gpu.key, instance=instance)
     rows = process_rows.rows(shown.frame, shown.names, idle_after)
-    rows = process_rows.ordered([row for row in rows if view.holds(row)], "gpu_memory", True)
+    rows = [row for row in rows if view.holds(row)]
+    rows = process_rows.by_value(rows, [row.process.gpu_memory for row in rows], descending=True)
     columns = ProcessColumns(("gpu", *_COLUMNS) if gpu.mig and instance is None else _COLUMNS)
     columns.show_rows(rows, shown.frame.time)
     fitted = columns.fitted(paper.width - 1, 1, paper.glyphs)

@@ -22,7 +22,7 @@ from gputop.model.machine.summary import users
 from gputop.model.machine.text import GIB, three_digits
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS
-from gputop.model.processes.process_rows import ordered, rows
+from gputop.model.processes.process_rows import by_value, rows
 from gputop.protocol.messages import Preview, Reply
 from gputop.sources.feed import Feed
 
@@ -135,7 +135,9 @@ def _processes(frame: Frame, user: str | None, most: int) -> Iterator[str]:
     columns = [COLUMNS[id_] for id_ in _COLUMNS]
     yield " ".join(f"{column.label:>{column.width}}" for column in columns) + "  COMMAND"
     shown = [row for row in rows(frame) if user is None or row.process.user == user]
-    for row in ordered(shown, "gpu", descending=False)[:most]:
+    shown = by_value(shown, [row.process.gpu_memory for row in shown], descending=True)
+    shown = by_value(shown, [COLUMNS["gpu"].read(row) for row in shown], descending=False)
+    for row in shown[:most]:
         facts = " ".join(f"{column.text(row):>{column.width}}" for column in columns)
         yield f"{facts}  {row.process.command or ''}"
 
