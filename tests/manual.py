@@ -29,9 +29,8 @@ from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.environment import (
     AgentSurroundings,
     CudaContext,
-    Descendant,
     Environ,
-    ParentEnviron,
+    RelatedProcess,
 )
 from gputop.model.machine.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu, MigDevice
@@ -61,8 +60,7 @@ _STRUCTS: dict[str, type[msgspec.Struct]] = {
     "frame": Frame, "host": Host, "surroundings": AgentSurroundings, "problem": Problem,
     "card": PciCard,
     "topology": Topology, "process": Process, "origin": Origin, "container": Container,
-    "cuda_context": CudaContext, "environ": Environ, "descendant": Descendant,
-    "ancestor": ParentEnviron,
+    "cuda_context": CudaContext, "environ": Environ, "related": RelatedProcess,
     "mig": MigDevice, "holder": DeviceHolder, "xid": Xid,
 }  # fmt: skip
 _UNITS = {"0..1": "0 to 1", "Celsius": "°C"}

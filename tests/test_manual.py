@@ -20,9 +20,8 @@ from gputop.model.machine import sections
 from gputop.model.machine.environment import (
     AgentSurroundings,
     CudaContext,
-    Descendant,
     Environ,
-    ParentEnviron,
+    RelatedProcess,
 )
 from gputop.model.machine.frame import Frame, Host, PciCard, Problem, Process
 from gputop.model.machine.gpu import DeviceHolder, MigDevice
@@ -41,7 +40,7 @@ ALL = {"README": README.read_text(encoding="utf-8"), **PAGES}
 SECTIONS = [kind for kind in vars(sections).values()
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]  # fmt: skip
 JSON = [Frame, Host, AgentSurroundings, JsonGpu, MigDevice, *SECTIONS, Topology, Process,
-        CudaContext, Environ, Descendant, ParentEnviron, Problem, PciCard, DeviceHolder, Origin,
+        CudaContext, Environ, RelatedProcess, Problem, PciCard, DeviceHolder, Origin,
         Container]  # fmt: skip
 WIDEST = 78
 """Columns of code in a page, but for what a command prints: a terminal of 80 shows it whole."""

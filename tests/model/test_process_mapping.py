@@ -12,7 +12,7 @@ from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.evidence import EvidenceKind
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.reach import Machine
-from gputop.model.machine.environment import CudaContext, Descendant, Environ, ParentEnviron
+from gputop.model.machine.environment import CudaContext, Environ, RelatedProcess
 from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.model.inventories import h100, indices, mixed
 from tests.model.test_mig import TWO
@@ -48,8 +48,8 @@ def names(found: ProcessMapping) -> list[str]:
     return [name for _, name in found.evidence.names]
 
 
-def child(value: str) -> Descendant:
-    return Descendant(77, Environ({N: value}))
+def child(value: str) -> RelatedProcess:
+    return RelatedProcess(77, Environ({N: value}))
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_a_child_tells_what_the_parent_set_itself() -> None:
 
 
 def test_a_worker_that_overwrote_its_variables_probably_has_its_parents() -> None:
-    found = look("overwritten", [3], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    found = look("overwritten", [3], ancestor=RelatedProcess(76, Environ({N: "1,3"})))
     assert (found.evidence.kind, names(found), found.why_not()) == ("inferred", ["cuda:1?"], None)
     assert "76" in found.evidence.because
     assert "env-clobbered" not in [hint.code for hint in found.advice]
-    elsewhere = look("overwritten", [2], ancestor=ParentEnviron(76, Environ({N: "1,3"})))
+    elsewhere = look("overwritten", [2], ancestor=RelatedProcess(76, Environ({N: "1,3"})))
     assert (names(elsewhere), elsewhere.why_not()) == ([], "env-lost")
 
 
@@ -252,11 +252,11 @@ def test_the_reasoning_is_told_in_words() -> None:
         ({}, [2], None),  # equal cards: not their order is uncertain, but whether all are visible
         ({N: "2,1"}, [1], None),
         ({N: "0", **PCI}, [3], child("3")),
-        ("overwritten", [3], Descendant(77, Environ({N: "1,3", **PCI}))),
+        ("overwritten", [3], RelatedProcess(77, Environ({N: "1,3", **PCI}))),
     ],
 )
 def test_an_order_that_is_not_in_doubt_need_not_be_set(
-    variables: dict[str, str] | str, on: list[int], descendant: Descendant | None
+    variables: dict[str, str] | str, on: list[int], descendant: RelatedProcess | None
 ) -> None:
     found = look(variables, on, descendant=descendant)
     assert found.mapping.certainty == "predicted"
@@ -264,7 +264,7 @@ def test_an_order_that_is_not_in_doubt_need_not_be_set(
 
 
 def test_a_child_in_another_container_gives_nothing_to_one_that_reaches_no_gpu() -> None:
-    child = Descendant(77, Environ({"NVIDIA_VISIBLE_DEVICES": "all"}))
+    child = RelatedProcess(77, Environ({"NVIDIA_VISIBLE_DEVICES": "all"}))
     found = look(
         {N: "", "NVIDIA_VISIBLE_DEVICES": "none"}, [0], in_container=True, descendant=child
     )

@@ -10,7 +10,7 @@ from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.process_mapping import hides_all as hides_all_values
 from gputop.model.cuda.reach import Machine
-from gputop.model.machine.environment import AgentSurroundings, CudaContext, Descendant, Environ
+from gputop.model.machine.environment import AgentSurroundings, CudaContext, Environ, RelatedProcess
 from tests.model.inventories import h100, mixed
 from tests.model.test_mig import TWO
 
@@ -48,7 +48,7 @@ AROUND = st.builds(
     minors=MINORS,
     in_container=st.booleans(),
     frameworks=st.sampled_from([(), ("pytorch",), ("tensorflow",)]),
-    descendant=st.none() | st.builds(Descendant, st.just(77), st.builds(Environ, VARIABLES)),
+    descendant=st.none() | st.builds(RelatedProcess, st.just(77), st.builds(Environ, VARIABLES)),
 )
 SURROUNDINGS = st.just(AgentSurroundings()) | st.builds(
     AgentSurroundings,

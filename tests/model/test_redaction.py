@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from gputop.model.doctor.redaction import Redaction
 from gputop.model.machine.environment import (
     CudaContext,
-    Descendant,
     Environ,
-    ParentEnviron,
+    RelatedProcess,
 )
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import DeviceHolder, Reservation, SlurmJob
@@ -22,8 +21,8 @@ VARIABLES = Environ({"CUDA_VISIBLE_DEVICES": SECRET, "CUDA_DEVICE_ORDER": ""})
 AROUND = CudaContext(
     environ=VARIABLES,
     minors=(0,),
-    descendant=Descendant(7, VARIABLES),
-    ancestor=ParentEnviron(3, VARIABLES),
+    descendant=RelatedProcess(7, VARIABLES),
+    ancestor=RelatedProcess(3, VARIABLES),
 )
 PLACE = Origin(
     cwd=SECRET, venv=SECRET, ancestors=(Ancestor(1, SECRET),), session=SECRET, ssh_from=SECRET,

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from gputop.model.machine.environment import (
     CudaContext,
-    Descendant,
     Environ,
-    ParentEnviron,
+    RelatedProcess,
 )
 from gputop.model.machine.frame import Process
 from gputop.model.machine.gpu import DeviceHolder, Reservation
@@ -28,7 +27,7 @@ ORIGIN = Origin(
 )  # fmt: skip
 COMMAND = "/usr/bin/python3 -u /opt/train.py --data hush --api-key hf_abcdefghij0123456789"
 CONTEXT = CudaContext(
-    ENVIRON, minors=(0,), descendant=Descendant(7, ENVIRON), ancestor=ParentEnviron(3, ENVIRON)
+    ENVIRON, minors=(0,), descendant=RelatedProcess(7, ENVIRON), ancestor=RelatedProcess(3, ENVIRON)
 )
 
 

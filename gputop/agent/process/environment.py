@@ -17,9 +17,8 @@ from gputop.agent.process.stat import read_stat
 from gputop.model.machine.environment import (
     NAME,
     ORDER,
-    Descendant,
     Environ,
-    ParentEnviron,
+    RelatedProcess,
     parse_environ,
     relevant_variables,
 )
@@ -62,14 +61,14 @@ def read_block(pid: int) -> tuple[bytes, bool]:
 
 def descendant_env(
     parents: Mapping[int, Environ], table: Mapping[int, ProcStat], seconds: float = math.inf
-) -> dict[int, Descendant | None]:
+) -> dict[int, RelatedProcess | None]:
     """Return, by pid, the descendant of each of `parents` (given with their own variables) that
     shows another mask, or None. When `seconds` are over, the remaining parents are left out."""
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
         children.setdefault(stat.parent, []).append(pid)
     end = time.monotonic() + seconds
-    descendants: dict[int, Descendant | None] = {}
+    descendants: dict[int, RelatedProcess | None] = {}
     for pid, own in parents.items():
         descendants[pid] = _agreed(pid, own, _below(pid, children), end)
         if time.monotonic() >= end:
@@ -77,7 +76,7 @@ def descendant_env(
     return descendants
 
 
-def ancestor_env(pid: int, own: Environ) -> ParentEnviron | None:
+def ancestor_env(pid: int, own: Environ) -> RelatedProcess | None:
     """Return from whom a process that wrote over its variables, as vLLM's and gunicorn's workers
     do, probably has them: the nearest ancestor that did not, if it has a mask and sees the same
     files. One without a mask proves nothing: a shell may set it for its child alone."""
@@ -90,22 +89,22 @@ def ancestor_env(pid: int, own: Environ) -> ParentEnviron | None:
         environ = read_environ(parent)
         if environ.missing != "overwritten":
             fits = NAME in environ.variables and alike(pid, parent)
-            return ParentEnviron(parent, environ) if fits else None
+            return RelatedProcess(parent, environ) if fits else None
     return None
 
 
-def _agreed(parent: int, own: Environ, below: list[int], end: float) -> Descendant | None:
+def _agreed(parent: int, own: Environ, below: list[int], end: float) -> RelatedProcess | None:
     """Return the first descendant with another mask than `own`; None if they disagree, or if time
     runs out. A descendant in another container is skipped: it numbers other GPUs."""
     before = (own.variables.get(NAME), own.variables.get(ORDER))
-    descendants: list[Descendant] = []
+    descendants: list[RelatedProcess] = []
     for pid in below:
         if time.monotonic() >= end:
             return None
         environ = read_environ(pid)
         mask = (environ.variables.get(NAME), environ.variables.get(ORDER))
         if mask[0] is not None and mask != before and alike(pid, parent):
-            descendants.append(Descendant(pid, environ))
+            descendants.append(RelatedProcess(pid, environ))
     variables = [descendant.environ.variables for descendant in descendants]
     masks = {(names[NAME], names.get(ORDER)) for names in variables}
     return descendants[0] if len(masks) == 1 else None

@@ -81,22 +81,14 @@ class Environ(msgspec.Struct, frozen=True, omit_defaults=True):
         return _misspelt(self.variables)
 
 
-class Descendant(msgspec.Struct, frozen=True):
-    """A process that a GPU process started, directly or not, with other variables than its own."""
+class RelatedProcess(msgspec.Struct, frozen=True):
+    """A process whose variables tell of a GPU process that it started, or was started by, directly
+    or not."""
 
     pid: int
     """Process number."""
     environ: Environ
     """Its variables."""
-
-
-class ParentEnviron(msgspec.Struct, frozen=True):
-    """The process that a GPU process got the variables from that it wrote over."""
-
-    pid: int
-    """Process number."""
-    environ: Environ
-    """Its variables, among them CUDA_VISIBLE_DEVICES."""
 
 
 class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,9 +103,9 @@ class CudaContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """It has another root than gputop."""
     frameworks: tuple[str, ...] = ()
     """The frameworks that it has loaded, as `pytorch`; empty: none, or not known."""
-    descendant: Descendant | None = None
+    descendant: RelatedProcess | None = None
     """A process that it started and whose variables show what its own are now; None without one."""
-    ancestor: ParentEnviron | None = None
+    ancestor: RelatedProcess | None = None
     """If it wrote over its variables: the nearest process above it that did not, if that has
     CUDA_VISIBLE_DEVICES; None without one."""
 
