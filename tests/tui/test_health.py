@@ -11,6 +11,8 @@ from textual.app import SystemCommand
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.sections import Ecc, Health, Nvlink, Xid
+from gputop.tui.panes.lines import NOTCH
+from gputop.tui.panes.page import Page
 from tests.builders_tui import NOON, frame_of, gpu_of, process_of, shown
 
 SIZES = [(80, 24), (200, 50)]
@@ -160,6 +162,21 @@ async def test_a_click_selects_a_finding_and_a_double_click_opens_it() -> None:
         assert "faulty rows" in screen.line_with("▸")
         await screen.click(10, at, times=2)
         assert screen.lines[1].strip() == "GPU 2  H200"
+
+
+async def test_a_page_down_and_the_wheel_leave_out_no_line() -> None:
+    gpus = [gpu_of(index, error="GPU is lost", health=xids(79)) for index in range(16)]
+    async with shown(frame_of(*gpus), (80, 23)) as screen:
+        await screen.press("H")
+        page = screen.app.screen.query_one(Page)
+        first = page.marked
+        await screen.press("pagedown")
+        assert page.text.top == page.visible_lines - 1
+        assert "▸" in screen.text
+        await screen.wheel(10, 10, 1)
+        assert page.text.top == page.visible_lines - 1 + NOTCH
+        await screen.press("pageup", "pageup", "pageup")
+        assert (page.text.top, page.marked) == (0, first)
 
 
 async def test_the_list_follows_the_frames() -> None:

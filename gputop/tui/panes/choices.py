@@ -55,9 +55,12 @@ class ChoicePage(Page, Generic[K]):
         self.go_to(top)
 
     def action_page(self, step: int) -> None:
-        """Scroll, and take the cursor along."""
+        """Scroll, and take the cursor along: at an end of the text to the choice there."""
+        top = self.text.top
         super().action_page(step)
-        seen = range(self.text.top, self.text.top + self.visible_lines)
+        if self.text.top == top:
+            self.action_end(int(step > 0))
+        seen = range(self.text.top + 1, self.text.top + self.visible_lines)  # below the title
         in_sight = [n for n, line in enumerate(self._begins.values()) if line in seen]
         if in_sight and self._cursor.index not in in_sight:
             self._select(in_sight[0 if step > 0 else -1])

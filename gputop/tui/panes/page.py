@@ -99,10 +99,10 @@ class Page(Lines, can_focus=True):
             self.go_to(self.text.lines.index(heading) - 1)
 
     def action_move(self, step: int) -> None:
-        self.go_to(self.text.top + step)
+        self._scroll(step)
 
     def action_page(self, step: int) -> None:
-        self.action_move(step * max(1, self.visible_lines - 1))
+        self._scroll(step * max(1, self.visible_lines - 1))
 
     def action_end(self, last: int) -> None:
         self.go_to(len(self.text.lines) if last else 0)
@@ -113,11 +113,14 @@ class Page(Lines, can_focus=True):
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()
-        self.action_move(NOTCH)
+        self._scroll(NOTCH)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
-        self.action_move(-NOTCH)
+        self._scroll(-NOTCH)
+
+    def _scroll(self, lines: int) -> None:
+        self.go_to(self.text.top + lines)
 
 
 def _is_heading(line: StyledLine) -> bool:
