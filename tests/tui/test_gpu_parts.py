@@ -103,7 +103,15 @@ async def test_the_page_of_a_part_that_goes() -> None:
     async with shown(FULL, size=(120, 40)) as screen:
         await screen.press("shift+tab", "down", "enter")
         await screen.show(frame_of(divided(0), gpu_of(1)))
-        assert "the driver no longer lists it" in screen.text
+        assert "the driver no longer lists it; these are its last figures" in screen.text
+        assert "who          alice" in screen.text
+        assert "no: processes of alice" in screen.text
+
+
+async def test_the_page_of_a_part_of_which_nobody_is_known() -> None:
+    async with shown(frame_of(divided(0, part(2), listed="none"))) as screen:
+        await screen.press("shift+tab", "down", "enter")
+        assert "who          –" in screen.text
 
 
 async def test_the_page_of_a_gpu_names_the_part_of_each_process() -> None:

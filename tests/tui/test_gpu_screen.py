@@ -58,6 +58,14 @@ async def test_it_is_live_and_old_values_are_said_to_be() -> None:
         assert "no more" not in screen.text
 
 
+async def test_one_that_is_gone_keeps_its_processes_and_is_not_free() -> None:
+    async with shown(at(0, gpu_of(0), gpu_of(1), process_of(401))) as screen:
+        await open_page(screen)
+        await screen.show(at(1, gpu_of(1)))
+        assert "who          alice" in screen.text
+        assert "--seed 401" in "".join(section(screen.text, "Processes"))
+
+
 async def test_its_own_processes_and_no_others() -> None:
     opener = DeviceHolder(
         pid=77,

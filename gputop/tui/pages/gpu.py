@@ -27,7 +27,7 @@ from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import finding_lines
-from gputop.tui.pages.mig import mig_lines
+from gputop.tui.pages.mig import GONE, mig_lines
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.gpu_cells import lines_of, worded
 from gputop.tui.panes.heading import described_key
@@ -72,9 +72,8 @@ class GpuScreen(PageScreen[GpuPart | None]):
     def __init__(self, part: GpuPart, idle_after: float) -> None:
         super().__init__()
         self._part, self._idle_after = part, idle_after
-        self._gpu: Gpu | None = None
-        """The GPU as it was last listed."""
-        self._gone = False
+        self._last: Snapshot | None = None
+        """The last that lists the GPU or MIG device."""
 
     def action_only(self) -> None:
         self.dismiss(self._part)
@@ -94,23 +93,27 @@ class GpuScreen(PageScreen[GpuPart | None]):
         self.app.push_screen(page)
 
     def show_frame(self, shown: Snapshot) -> None:
-        gpu = next((gpu for gpu in shown.frame.gpus if gpu.key == self._part[0]), None)
-        self._gpu, self._gone = gpu or self._gpu, gpu is None
+        if self._part in [line.part for line in lines_of(shown.frame)]:
+            self._last = shown
         super().show_frame(shown)
 
     def lines(self, paper: Paper, shown: Snapshot) -> Iterator[StyledLine]:
-        if self._gpu is None:
+        last, (key, instance) = self._last, self._part
+        if last is None:
             return iter(())
-        if (instance := self._part[1]) is not None:
-            return mig_lines(paper, shown, self._gpu, instance, self._idle_after)
-        return gpu_lines(paper, shown, self._gpu, self._gone, self._idle_after)
+        gone = last is not shown
+        gpu = next(gpu for gpu in last.frame.gpus if gpu.key == key)
+        if instance is None:
+            return gpu_lines(paper, last, gpu, gone, self._idle_after)
+        device = next(part for part in gpu.mig or () if part.instance_ids == instance)
+        return mig_lines(paper, last, gpu, device, gone, self._idle_after)
 
 
 def gpu_lines(
     paper: Paper, shown: Snapshot, gpu: Gpu, gone: bool, idle_after: float
 ) -> Iterator[StyledLine]:
-    """Yield all that is known of a GPU, as it was last listed if it is `gone`. `idle_after`:
-    seconds without work after which memory is idle."""
+    """Yield all that is known of a GPU; `shown` is the last that lists it if it is `gone`.
+    `idle_after`: seconds without work after which memory is idle."""
     yield []
     yield headline(shown.frame, f"GPU {gpu.index}  {short_name(gpu.name)}")
     yield from _state(paper, gpu, gone)
@@ -135,7 +138,7 @@ def gpu_lines(
 
 def _state(paper: Paper, gpu: Gpu, gone: bool) -> Iterator[StyledLine]:
     if gone:
-        yield [(" the driver no longer lists it; these are its last figures", "alarm")]
+        yield GONE
     elif gpu.state == "late":
         stale = f"{paper.glyphs.stale} no answer for {duration(gpu.stale_for)}; the values are old"
         yield [(f" {stale}", "alarm")]

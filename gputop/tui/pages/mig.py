@@ -8,31 +8,30 @@ from gputop.model.health.free import not_free
 from gputop.model.health.who import who
 from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
 from gputop.model.machine.sections import Activity
-from gputop.model.machine.text import percent, short_name, size
+from gputop.model.machine.text import MISSING, percent, short_name, size
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, headline, title
 from gputop.tui.snapshot import Snapshot
 
+GONE: StyledLine = [(" the driver no longer lists it; these are its last figures", "alarm")]
+
 
 def mig_lines(
-    paper: Paper, shown: Snapshot, gpu: Gpu, instance: tuple[int, int], idle_after: float
+    paper: Paper, shown: Snapshot, gpu: Gpu, device: MigDevice, gone: bool, idle_after: float
 ) -> Iterator[StyledLine]:
-    """Yield what is known of a MIG device, by its GPU instance and compute instance; `idle_after`:
-    seconds without work after which memory is idle."""
-    number = mig_number(gpu.index, *instance)
-    device = next((part for part in gpu.mig or () if part.instance_ids == instance), None)
-    profile = device.profile if device and device.profile else ""
+    """Yield what is known of a MIG device; `shown` is the last that lists it if it is `gone`.
+    `idle_after`: seconds without work after which memory is idle."""
+    number = mig_number(gpu.index, *device.instance_ids)
     yield []
-    yield headline(shown.frame, f"GPU {number}  MIG {profile}".rstrip())
+    yield headline(shown.frame, f"GPU {number}  MIG {device.profile or ''}".rstrip())
     yield from paper.facts([f"of GPU {gpu.index} {short_name(gpu.name)}"], "quiet")
-    if device is None:
-        yield [(" the driver no longer lists it", "alarm")]
-        return
+    if gone:
+        yield GONE
     for label, text in _facts(shown, gpu, device).items():
-        yield from paper.labelled(label, text or paper.glyphs.not_available)
+        yield from paper.labelled(label, paper.glyphs.value(text or MISSING))
     yield from title("Processes")
-    yield from processes(paper, shown, gpu, idle_after, instance)
+    yield from processes(paper, shown, gpu, idle_after, device.instance_ids)
 
 
 def _facts(shown: Snapshot, gpu: Gpu, device: MigDevice) -> dict[str, str | None]:
