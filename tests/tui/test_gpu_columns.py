@@ -15,7 +15,7 @@ from gputop.model.machine.sections import Activity, Ecc, Identity, Pcie, Thermal
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
 from gputop.settings import Session, Thresholds
-from gputop.tui.glyphs import UNICODE
+from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet
 from gputop.tui.panes.columns import heading
 from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
@@ -309,6 +309,14 @@ def test_a_free_gpu_does_nothing() -> None:
     """Whatever a display's few percent look like without GPM."""
     gpu = gpu_of(0, utilization=0.05, activity=Activity(doing="waiting for input (by UTIL)"))
     assert Drawn(frame_of(gpu)).cell(0, "DOING (by UTIL)") == "idle"
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)
+def test_what_a_free_gpu_does_may_be_unknown(glyphs: GlyphSet) -> None:
+    drawn = Drawn(frame_of(gpu_of(0), gpu_of(1, utilization=None)))
+    drawn.columns = GpuColumns(drawn.frame, drawn.history, drawn.settings, glyphs)
+    drawn.fit(200)
+    assert [drawn.cell(n, "DOING") for n in (0, 1)] == [glyphs.pending, glyphs.not_available]
 
 
 def test_what_is_to_be_mended_stands_out() -> None:

@@ -223,7 +223,8 @@ class GpuColumns:
     def _doing(self, line: GpuLine, width: int) -> Sequence[Piece]:
         text, role = gpu_cells.doing_piece(line.subject, self._glyphs)
         # Without GPM a display's few percent look like work.
-        is_idle = text.isascii() and self._occupants.is_free(line)
+        is_known = text not in (self._glyphs.pending, self._glyphs.not_available)
+        is_idle = is_known and self._occupants.is_free(line)
         return [("idle", "quiet") if is_idle else (text, role)]
 
     def _throttled(self, gpu: Gpu, width: int) -> Sequence[Piece]:
