@@ -21,6 +21,7 @@ from tests.builders import id_of
 from tests.builders_tui import NOON, Silence, frame_of, gpu_of, process_of, shown
 from tests.conftest import MachineFactory, needs_everybody
 from tests.tui.live import running
+from tests.tui.test_gpu_columns import divided, part
 
 BUSY = frame_of(gpu_of(0), gpu_of(1), process_of(1), process_of(2))
 ENDED = frame_of(gpu_of(0), gpu_of(1), process_of(2), time=NOON + 8040)
@@ -57,6 +58,12 @@ async def test_a_gpu_and_what_is_free_already() -> None:
         await screen.show(EMPTY)
         assert "GPU 0 is free" in screen.lines[0]
         assert "W  0" not in screen.text
+
+
+async def test_a_mig_device_that_is_free_already_is_named() -> None:
+    async with shown(frame_of(divided(0, part(2)))) as screen:
+        await screen.press("tab", "down", "W")
+        assert "GPU 0:2 is free now" in screen.text
 
 
 async def test_the_first_is_marked_where_none_is_selected_and_nothing_of_the_past() -> None:

@@ -117,6 +117,11 @@ def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
 
 
 def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
-    number = f"{gpu.index}" if device is None else mig_number(gpu.index, *device.instance_ids)
-    short = f"GPU {number} is free"
+    short = f"{name_of(gpu, device)} is free"
     return MarkNews(short, f"{short} on {host_of(frame)}")
+
+
+def name_of(gpu: Gpu, device: MigDevice | None) -> str:
+    """Return what a GPU or a MIG device of it is called: `GPU 0`, `GPU 0:2`."""
+    number = f"{gpu.index}" if device is None else mig_number(gpu.index, *device.instance_ids)
+    return f"GPU {number}"

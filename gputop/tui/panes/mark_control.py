@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from textual.screen import Screen
 
-from gputop.model.conditions.marks import Marks
+from gputop.model.conditions.marks import Marks, name_of
 from gputop.model.machine.frame import Frame
 from gputop.sources.source import Moment
 from gputop.tui.messages import Note
@@ -41,7 +41,7 @@ class MarkControl:
             self._screen.post_message(Note("only live processes and GPUs can be marked"))
         elif self._gpus.is_active:
             if line is not None and not self._marks.toggle_gpu(frame, line.gpu, line.device):
-                self._screen.post_message(Note(f"GPU {line.gpu.index} is free now"))
+                self._screen.post_message(Note(f"{name_of(line.gpu, line.device)} is free now"))
             self._gpus.repaint_changed()
         else:
             self._marks.toggle_processes(frame, table.listing.keys_of(table.current))
