@@ -10,7 +10,7 @@ from textual import events
 from gputop.errors import LoginError, SourceError
 from gputop.model.fleet.cluster import ClusterNode
 from gputop.model.fleet.link import HostLink
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.signals import Verdict
 from gputop.protocol.messages import Refresh, Reply, SetInterval, Signal
 from gputop.settings import Session
@@ -19,6 +19,7 @@ from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.cluster import NodeColumns
 from gputop.tui.panes.hosts import HostTable
+from gputop.tui.panes.lines import width_of
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
 from tests.tui.fleets import UP, Fleetful, frame_on, watched
 
@@ -424,6 +425,15 @@ async def test_the_keys_of_a_host_are_those_of_its_machine() -> None:
         assert "Try a CUDA_VISIBLE_DEVICES" in fleet.text
         assert "Minute back or forward" in fleet.text
         assert "All, my own, a row a user" not in await fleet.whole_page()
+
+
+async def test_the_numbers_of_a_host_are_whole() -> None:
+    big = Host(name="big", memory_used=1100 * GIB, memory_total=2015 * GIB)
+    async with watched("big", "small", size=(200, 30)) as fleet:
+        await fleet.tell("big", frame_of(host=big), HostLink("connected", age=700.0))
+        assert {"1100/2015G", "11m40s"} <= set(fleet.line_with("big").split())
+    [age] = [column for column in NodeColumns(Session().thresholds).all if column.id == "age"]
+    assert width_of(age.draw(ClusterNode("big", age=700.0), age.most)) <= age.most
 
 
 async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:

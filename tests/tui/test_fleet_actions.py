@@ -12,7 +12,7 @@ from gputop.protocol.messages import Signal
 from gputop.settings import Session
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
-from tests.builders_tui import process_of
+from tests.builders_tui import NOON, frame_of, process_of
 from tests.conftest import rest_long
 from tests.tui.fleets import Fleetful, watched
 from tests.tui.test_fleet import HOSTS, all_seen, busy, hosts_of
@@ -75,6 +75,16 @@ async def test_processes_have_the_columns_of_a_machine() -> None:
         await fleet.press("down", "enter")
         of_machine = [label for label in fleet.line_with("COMMAND").split() if label != "CUDA"]
         assert ["HOST", *of_machine] == head
+
+
+async def test_a_column_that_told_something_is_hidden_again() -> None:
+    async with watched("node1", "node2", size=(150, 40)) as fleet:
+        waiting = frame_of(process_of(1, state="D"), time=NOON)
+        for second, frame in ((0, waiting), (1, frame_of(process_of(1), time=NOON + 1))):
+            await fleet.tell("node1", frame)
+            assert " S " in fleet.line_with("COMMAND"), second
+        await fleet.tell("node1", frame_of(process_of(1), time=NOON + 62))
+        assert " S " not in fleet.line_with("COMMAND")
 
 
 @pytest.mark.parametrize(

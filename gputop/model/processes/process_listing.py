@@ -38,6 +38,8 @@ class ProcessListing:
         self.filter = ""
         self.view = View(whose=() if user is None else (user,))
         self.frame: Frame | None = None
+        self.time = 0.0
+        """Of the newest frame, in seconds since the epoch."""
         self.rows: list[ViewRow] = []
         """The rows that are shown, from the first to the last."""
         self.every: list[ViewRow] = []
@@ -64,11 +66,11 @@ class ProcessListing:
         keys = process_rows.row_keys(frame, rows)
         self._recently_ended.handle(frame, rows, keys)
         self._unaccounted = unaccounted_rows(frame)
-        self.show_rows(list(map(ViewRow, rows, keys)))
+        self.show_rows(list(map(ViewRow, rows, keys)), frame.time)
 
-    def show_rows(self, rows: Sequence[ViewRow]) -> None:
-        """Show other processes, given in the usual order."""
-        self.every = list(rows)
+    def show_rows(self, rows: Sequence[ViewRow], time: float) -> None:
+        """Show other processes, given in the usual order; `time` is that of the newest frame."""
+        self.every, self.time = list(rows), time
         self._arrange()
 
     def show_verdicts(self, verdicts: Iterable[Verdict]) -> None:

@@ -111,7 +111,7 @@ class NodeColumns:
             Column("utilization", "UTIL", 4, 24, 2, self._utilization),
             Column("memory", "GPU-MEM", 12, 28, 4, self._memory),
             Column("who", "WHO", 10, 32, 5, self._who, left=True),
-            Column("age", "AGE", 5, 5, 3, self._age),
+            Column("age", "AGE", 5, 6, 3, self._age),
             Column("level", "ATTENTION", 9, 9, 1, self._level, left=True),
         )
 

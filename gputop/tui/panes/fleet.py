@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from gputop.model.fleet.fleet import Fleet, FleetTotals
@@ -137,7 +137,8 @@ class FleetColumns:
         lamps = min(max(_LEAST_LAMPS, most), _MOST_LAMPS)
         model = min(_MAX_MODEL_WIDTH, max((len(_model(row)) for row in rows), default=0))
         model = max(len("MODEL"), model)
-        free = max([_LEAST_FREE, *(width_of(self._free(row, 0)) for row in rows)])
+        free = _widest(self._free, rows, _LEAST_FREE)
+        memory, age = _widest(self._memory, rows, 9), _widest(self._age, rows, 4)
         driver = max([len("DRIVER"), *(len(_driver(row)) for row in rows)])
         columns = [
             Column("gpus", "GPUS", lamps, max(lamps, most), 0, self._lamps, left=True),
@@ -147,9 +148,9 @@ class FleetColumns:
             Column("gpu_memory", "MEM-FREE", 8, 8, 4, self._memory_free),
             Column("who", "WHO", 10, 28, 2, self._who, left=True),
             Column("cpu", "CPU", 4, 4, 7, self._cpu),
-            Column("memory", "RAM", 9, 9, 8, self._memory),
+            Column("memory", "RAM", memory, memory, 8, self._memory),
             Column("driver", "DRIVER", driver, driver, 10, self._driver, left=True),
-            Column("age", "AGE", 4, 4, 6, self._age),
+            Column("age", "AGE", age, age, 6, self._age),
             Column("round_trip", "RTT", 6, 6, 9, self._round_trip),
             Column("remark", "ATTENTION", 12, 24, 1, self._remark, left=True),
         ]
@@ -230,6 +231,13 @@ class FleetColumns:
         return [(f"{mark}{Lines.glyphs.text(row.remark)}", LEVEL_ROLES[row.level])]
 
 
+def _widest(
+    draw: Callable[[HostRow, int], Sequence[Piece]], rows: Sequence[HostRow], least: int
+) -> int:
+    """Return how many cells the longest content of a column takes, at least `least`."""
+    return max([least, *(width_of(draw(row, 0)) for row in rows)])
+
+
 def _model(row: HostRow) -> str:
     """Return the model of a host's GPUs, and how many others there are."""
     models = row.summary.models if row.summary else ()
@@ -253,7 +261,8 @@ class FleetProcesses(ProcessTable):
     def show_fleet(self, fleet: Fleet) -> None:
         """Show the processes of all hosts."""
         self._frames = {row.host: row.summary.frame for row in fleet.rows if row.summary}
-        self.listing.show_rows(fleet.processes)
+        newest = max((frame.time for frame in self._frames.values()), default=0.0)
+        self.listing.show_rows(fleet.processes, newest)
 
     @property
     def chosen(self) -> tuple[str, ProcessKey] | None:

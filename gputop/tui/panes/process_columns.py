@@ -70,8 +70,7 @@ class ProcessColumns:
 
     def show(self, listing: ProcessListing) -> None:
         """Take in the rows of a listing, and its processes that are out of sight."""
-        time = 0.0 if listing.frame is None else listing.frame.time
-        self.show_rows([line.row for line in listing.every], time)
+        self.show_rows([line.row for line in listing.every], listing.time)
         self._longest |= _longest_sums(listing.rows)
         self.by_user = listing.view.shape == "users"
         is_grouped = listing.view.shape == "flat" and listing.order[0] == "gpu"
