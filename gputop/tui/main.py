@@ -410,7 +410,8 @@ class MainScreen(TableScreen):
 
     def action_whole(self) -> None:
         self._stop_following()
-        self.app.push_screen(MappingScreen(self.mapping.state, self._probe, self._shown))
+        state, thresholds = self.mapping.state, self.settings.thresholds
+        self.app.push_screen(MappingScreen(state, self._probe, self._shown, thresholds))
 
     def _probe(self, probe: Probe) -> None:
         """Ask the CUDA driver; what processes call their GPUs depends on its answer, too."""

@@ -9,13 +9,16 @@ from textual.binding import Binding
 from textual.events import Paste
 from textual.widgets import Input
 
+from gputop.model.machine.frame import Host
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.probed import Probed, ProbedDevice
 from gputop.protocol.messages import Probe
+from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import ASCII
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
+from gputop.tui.panes.heading import Heading
 from gputop.tui.panes.lines import Lines
 from tests.builders_tui import Screenful, frame_of, gpu_of, process_of, shown, uuid_of
 from tests.conftest import rest_long
@@ -72,6 +75,17 @@ async def field(screen: Screenful, name: str, text: str) -> None:
     screen.app.screen.query_one(f"#{name}").focus()
     await screen.press()
     await screen.type(text)
+
+
+async def test_it_goes_by_the_settings() -> None:
+    """Its last line by the keys, its heading by the thresholds."""
+    settings = Session(keys={"whole.order": "x"}, thresholds=Thresholds(heavy=0.4, moderate=0.3))
+    host = Host(name="node", cpu=0.5)
+    async with shown(frame_of(host=host), settings=settings) as screen:
+        await screen.press("M")
+        assert " x order " in screen.lines[-1]
+        [heading] = screen.app.screen.query(Heading)
+        assert ("50%", "heavy") in [*heading.pieces(0)]
 
 
 async def test_both_directions_of_sixteen() -> None:

@@ -363,6 +363,14 @@ async def test_a_problem_is_told_with_what_to_do(kind: str) -> None:
         assert "Trouble" not in screen.text
 
 
+async def test_a_problem_has_the_keys_of_the_settings() -> None:
+    own = {"problem.retry": "x", "app.help": "y", "app.quit": "z"}
+    async with shown(settings=Session(keys=own)) as screen:
+        await screen.show_problem("no_driver")
+        assert screen.lines[-1].split("  ")[:2] == [" x try again", "d demo"]
+        assert screen.lines[-1].rstrip().endswith("  y help  z quit")
+
+
 async def test_a_problem_comes_and_goes_under_whatever_is_open() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         for keys in (("s",), ("question_mark",), ("ctrl+p",), ("slash", "a"), ("m", "1")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -18,7 +18,7 @@ from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
 from gputop.tui.snapshot import Snapshot
-from gputop.tui.terminal.key_queue import SerialInput, keyed
+from gputop.tui.terminal.key_queue import keyed, own_keys
 
 R = TypeVar("R")
 _key = partial(described_key, "Pages", area="page")
@@ -52,17 +52,13 @@ class PageScreen(Screen[R]):
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
-        own = [b for b in keyed(self._own_keys, self.BINDINGS) if self.offers(b.action)]
+        own = [b for b in keyed(own_keys(self.app), self.BINDINGS) if self.offers(b.action)]
         return [*key_words(own), *self.MORE_KEYS]
-
-    @property
-    def _own_keys(self) -> Mapping[str, str]:
-        return self.app.own_keys if isinstance(self.app, SerialInput) else {}
 
     @property
     def _all_keys(self) -> list[tuple[str, str]]:
         """The keys of the last line, after those that move in time if it is not now."""
-        times = first_keys(self.shown.instant, self._own_keys) if self.shown else ()
+        times = first_keys(self.shown.instant, own_keys(self.app)) if self.shown else ()
         return [*(time for time in times if time[1] != "now"), *self.key_words()]
 
     def on_mount(self) -> None:

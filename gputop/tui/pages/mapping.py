@@ -17,6 +17,7 @@ from gputop.errors import UsageError
 from gputop.model.cuda.frameworks import Layers, read_layers
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
+from gputop.settings import Thresholds
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
 from gputop.tui.panes.editor import Editor, ValueInput, harmless
 from gputop.tui.panes.heading import (
@@ -32,6 +33,7 @@ from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
 from gputop.tui.snapshot import Snapshot
+from gputop.tui.terminal.key_queue import keyed, own_keys
 
 
 class _Field(NamedTuple):
@@ -82,14 +84,18 @@ class MappingScreen(Screen[None]):
     ]  # fmt: skip
 
     def __init__(
-        self, state: MappingState, request: Callable[[Probe], None], shown: Snapshot | None
+        self,
+        state: MappingState,
+        request: Callable[[Probe], None],
+        shown: Snapshot | None,
+        thresholds: Thresholds,
     ) -> None:
         super().__init__()
-        self._state, self._shown = state, shown
+        self._state, self._shown, self._thresholds = state, shown, thresholds
         self._mapping = MappingControl(self, state, request, self.show_result)
 
     def compose(self) -> ComposeResult:
-        yield Heading(id="whole-heading")
+        yield Heading(thresholds=self._thresholds, id="whole-heading")
         with Horizontal(classes="field"):
             yield Label(id="whole-name")
             yield ValueInput(self._state, self.show_result, id="value")
@@ -108,7 +114,7 @@ class MappingScreen(Screen[None]):
 
     @property
     def _words(self) -> list[tuple[str, str]]:
-        return [*key_words(self.BINDINGS), ("Tab", "next table")]
+        return [*key_words(keyed(own_keys(self.app), self.BINDINGS)), ("Tab", "next table")]
 
     def show_frame(self, shown: Snapshot) -> None:
         """Show another frame, which the state has taken in already."""

@@ -13,7 +13,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gputop.model.machine.frame import Problem
+from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.panes.heading import PageKeys, key_words, works
+from gputop.tui.terminal.key_queue import keyed, own_keys
 
 
 class ProblemScreen(Screen[None]):
@@ -34,8 +36,10 @@ class ProblemScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._content, id="problem")
-        own = (b for b in self.BINDINGS if isinstance(b, Binding) and works(self.app, b))
-        yield PageKeys([*key_words(own), ("?", "help"), ("q", "quit")])
+        keys = own_keys(self.app)
+        own = (b for b in keyed(keys, self.BINDINGS) if works(self.app, b))
+        of_app = (b for b in keyed(keys, APP_BINDINGS) if b.id in ("app.help", "app.quit"))
+        yield PageKeys(key_words([*own, *of_app]))
 
     def show_problem(self, host: str, problem: Problem, tries: bool) -> None:
         """Show a problem; a screen that is not made yet shows it later. `tries`: whether gputop

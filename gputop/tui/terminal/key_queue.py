@@ -47,6 +47,11 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
     ]
 
 
+def own_keys(app: App[Any]) -> Mapping[str, str]:
+    """Return the keys that the user has given to bindings, by id."""
+    return app.own_keys if isinstance(app, SerialInput) else {}
+
+
 class KeyBindingsOnly(Widget):
     """A widget that handles keys by bindings alone, as does everything above it: its bindings can
     be checked without a round through the queues."""
