@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual.binding import Binding
+from textual.events import Paste
 
 from gputop.manual import TOPICS
 from gputop.tui.app import GputopApp
@@ -197,6 +198,15 @@ async def test_the_cursor_of_the_contents_is_in_sight() -> None:
         assert screen.line_with("▸").split()[1] == list(TOPICS)[-1]
         await screen.press("home")
         assert "keys of this screen" in screen.line_with("▸")
+
+
+async def test_a_pasted_word_is_harmless() -> None:
+    async with shown(FRAME) as screen:
+        await screen.press("question_mark", "slash")
+        screen.app.post_message(Paste("power\x9b31m\u202e"))
+        await screen.press()
+        assert "power" in screen.text
+        assert not {"\x9b", "\u202e"} & set(screen.text)
 
 
 async def test_an_empty_search_finds_nothing_and_ends() -> None:

@@ -22,6 +22,7 @@ from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
 from gputop.tui.panes.choices import ChoicePage
 from gputop.tui.panes.columns import crop_or_pad
+from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import PageKeys, described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import Paper, title
@@ -31,6 +32,8 @@ _TWO, _TWO_OF_WORDS = 76, 150
 """From so many cells on there is room for two columns of keys, and of words."""
 _KEY, _WORD = 10, 20
 """Cells of the keys of a binding, and of a word of the glossary."""
+_MOST = 60
+"""Characters of a word to search for."""
 _KEYS, _CONTENTS = "", "contents"
 """What is shown besides the pages of the manual."""
 _LINK = re.compile(r"gputop help ([a-z]+)")
@@ -84,7 +87,9 @@ class HelpScreen(PageScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield from super().compose()
-        yield Input(placeholder="a word", compact=True)
+        editor = Editor("", max_length=_MOST, id="word")
+        editor.placeholder = "a word"
+        yield editor
 
     def body(self) -> _Leaf:
         return _Leaf(self._open, id="page")
@@ -111,7 +116,7 @@ class HelpScreen(PageScreen[None]):
         self.shown = shown
 
     def action_back(self) -> None:
-        if self.query_one(Input).has_class("-asks"):
+        if self.query_one(Editor).has_class("-asks"):
             self._end_search()
         elif self._behind:
             self._topic, top = self._behind.pop()
@@ -140,7 +145,7 @@ class HelpScreen(PageScreen[None]):
         self._open(_CONTENTS)
 
     def action_search(self) -> None:
-        line = self.query_one(Input)
+        line = self.query_one(Editor)
         line.add_class("-asks")
         line.value = ""
         line.focus()
@@ -148,12 +153,12 @@ class HelpScreen(PageScreen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self._end_search()
-        self._word = printable(event.value.strip(), 60) or self._word
+        self._word = printable(event.value.strip(), _MOST) or self._word
         if self._word:
             self.action_repeat(1)
 
     def _end_search(self) -> None:
-        self.query_one(Input).remove_class("-asks")
+        self.query_one(Editor).remove_class("-asks")
         self._page.focus()
 
     def action_repeat(self, step: int) -> None:
