@@ -12,6 +12,7 @@ from gputop.model.machine.environment import CudaContext, Environ
 from gputop.model.machine.frame import Frame, Host, Process, ProcessKey
 from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.origin import Ancestor, Container, Origin
+from gputop.model.machine.text import date_time
 from gputop.tui.glyphs import ASCII, UNICODE
 from gputop.tui.pages.process_lines import detail_lines, process_lines
 from gputop.tui.pages.process_state import ProcessPageState
@@ -105,6 +106,11 @@ def test_everything_is_on_the_page() -> None:
     ):  # fmt: skip
         assert part in words, text
     assert "none or unknown" not in text
+
+
+def test_work_of_another_day_has_its_date() -> None:
+    text = page(process_of(401, idle_for=198000.0))
+    assert f"for 2d07h, since {date_time(NOON - 198000)}" in text
 
 
 def test_it_begins_with_its_warning_and_what_it_is_on() -> None:
@@ -227,6 +233,7 @@ def test_a_process_that_is_not_here() -> None:
     text = page_of(state)
     assert "The PID may be the host's: no process here is known to be it." in text
     assert text.count("unknown: the process is not in this /proc") == 4
+    assert section(text, "Stack") == ["  the process is not in this /proc"]
     assert not state.can_be_read
 
 

@@ -12,6 +12,7 @@ from gputop.protocol.messages import Detail, Stack
 from gputop.tui.pages.help import HelpScreen
 from tests.builders import id_of
 from tests.builders_tui import NOON, Screenful, frame_of, process_of, shown
+from tests.tui.papers import section
 from tests.tui.test_process_lines import GPUS, IT, PLACE, START, VARIABLES, detail_of
 
 
@@ -123,6 +124,8 @@ async def test_a_process_that_ended_keeps_its_last_figures() -> None:
         await screen.press("t", "e")
         assert asked(screen) == [wanted()]
         assert asked(screen, Stack) == []
+        assert screen.lines[-1].startswith(" Esc back  e values  F9 signal")
+        assert section(await screen.whole_page(), "Stack") == ["  it has ended"]
 
 
 async def test_a_process_that_is_not_here() -> None:

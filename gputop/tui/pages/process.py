@@ -20,7 +20,7 @@ from gputop.tui.pages.process_lines import (
     process_lines,
 )
 from gputop.tui.pages.process_state import ProcessPageState
-from gputop.tui.panes.heading import described_key
+from gputop.tui.panes.heading import PageKeys, described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
@@ -64,6 +64,8 @@ class ProcessScreen(PageScreen[None]):
     def offers(self, action: str) -> bool:
         if action in ("signal", "stack", "values") and self._state.moment != "now":
             return False
+        if action == "stack" and not self._state.can_be_read:
+            return False
         return not (self._readonly and action == "signal")
 
     def action_signal(self) -> None:
@@ -87,6 +89,7 @@ class ProcessScreen(PageScreen[None]):
 
     def show_frame(self, shown: Snapshot) -> None:
         state = self._state
+        could_be_read = state.can_be_read
         state.show(shown)
         if shown.moment != "now":
             self._asked = None
@@ -94,6 +97,8 @@ class ProcessScreen(PageScreen[None]):
         if is_due and state.refused is None:
             self._ask()
         super().show_frame(shown)
+        if self.is_mounted and state.can_be_read != could_be_read:
+            self.query_one(PageKeys).show(self._all_keys)
 
     def _receive_detail(self, reply: Reply) -> None:
         """Show details, if they are those of this process: another may have had its PID."""

@@ -14,7 +14,6 @@ from gputop.model.machine.origin import Container, Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import (
     GIB,
-    clock,
     date_time,
     duration,
     printable,
@@ -61,6 +60,7 @@ _NO_VARIABLES: dict[State, str] = {
     "too_long": "unknown: they are longer than gputop reads",
     "no_answer": "unknown: the process does not answer",
 }
+_NOT_HERE = "the process is not in this /proc"
 _NOT_KEPT: dict[Moment, str] = {
     "past": "not kept for the past: Esc twice returns to now",
     "replay": "not recorded",
@@ -181,7 +181,8 @@ def _words(row: ProcessRow, state: ProcessPageState) -> Iterator[str]:
     yield used
     idle, now = process.idle_for, state.frame.time if state.frame else None
     if idle is not None and idle >= _IDLE and now is not None:
-        yield f"no work seen in its samples for {duration(idle)}, since {clock(now - idle)}"
+        since = date_time(now - idle, now)
+        yield f"no work seen in its samples for {duration(idle)}, since {since}"
     held = max(row.process.gpu_memory or 0 for row in state.rows)
     if process.gpu_memory is not None and process.gpu_memory < _CONTEXT <= held:
         yield "a context only: ranks open one on cuda:0 too"
@@ -253,7 +254,7 @@ def _waiting(state: ProcessPageState) -> str | None:
     if state.moment != "now":
         return _NOT_KEPT[state.moment]
     if state.key.process.start_ticks is None:
-        return "unknown: the process is not in this /proc"
+        return f"unknown: {_NOT_HERE}"
     if state.ended or state.gone:
         return "unknown: it ended before it was read"
     return "being read" if state.refused is None else f"unknown: {state.refused}"
@@ -360,8 +361,10 @@ def _stack(paper: Paper, state: ProcessPageState) -> Iterator[StyledLine]:
         yield from paper.quiet("asking py-spy")
     elif state.moment != "now":
         yield from paper.quiet(_NOT_KEPT[state.moment])
-    elif stack is None:
+    elif stack is None and state.can_be_read:
         yield from paper.quiet("t asks py-spy where a Python process is")
+    elif stack is None:
+        yield from paper.quiet("it has ended" if state.ended else _NOT_HERE)
     elif stack.problem is not None:
         yield from paper.wrapped(stack.problem, 2, "notice")
     else:
