@@ -20,6 +20,7 @@ from gputop.tui.app import GputopApp
 from gputop.tui.dialogs.time import TimeDialog
 from gputop.tui.keys import REPLAY_BINDINGS, TIME_BINDINGS
 from gputop.tui.messages import Arrived
+from gputop.tui.pages.help import HelpScreen
 from gputop.tui.playback import SPEEDS, Playback
 from gputop.tui.timeline import HeldSnapshot, Timeline
 
@@ -130,7 +131,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("ask_time", "run", "speed"):
             is_typing = isinstance(self.focused, Input)
-            return not is_typing and not isinstance(self.screen, ModalScreen)
+            leafs = action == "run" and isinstance(self.screen, HelpScreen)
+            return not (is_typing or leafs or isinstance(self.screen, ModalScreen))
         return action not in _NEVER and super().check_action(action, parameters)
 
     def action_ask_time(self) -> None:

@@ -82,6 +82,15 @@ async def test_the_keys_of_a_replay_are_written_as_in_the_help(
             assert re.search(rf"^ {re.escape(keys)} |  {re.escape(keys)} ", screen.text, re.M)
 
 
+async def test_space_leafs_in_the_help_and_runs_nothing(hour: Path) -> None:
+    async with replayed(hour, NOON, (80, 24)) as screen:
+        await screen.press("question_mark")
+        before = screen.lines[1]
+        await screen.press("space")
+        assert screen.lines[1] != before
+        assert "1x" not in screen.lines[-1]
+
+
 async def test_pages_show_the_keys_of_a_replay(hour: Path) -> None:
     async with replayed(hour, NOON, (200, 50)) as screen:
         await screen.press("end", "enter")
