@@ -101,6 +101,12 @@ async def test_pages_show_the_keys_of_a_replay(hour: Path) -> None:
         assert "Python stack" not in screen.text
 
 
+async def test_the_cursor_of_a_graph_goes_back_with_the_time(hour: Path) -> None:
+    async with replayed(hour, NOON + 20 * 60) as screen:
+        await screen.press("G", "left", "<")
+        assert f" at {clock(114)[11:]} " in screen.lines[0]
+
+
 async def test_the_ends_and_what_is_missing_are_said(tmp_path: Path) -> None:
     numbers = [*range(60), *range(180, HOUR)]
     path = record(tmp_path / "gap.gputop", numbers)

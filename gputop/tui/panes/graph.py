@@ -193,7 +193,7 @@ class Graph(Lines):
         across = dots_across(self.glyphs)
         self._begin, slots = graph.window(self._times, self._span, self._width, across)
         if self._cursor is not None:
-            self._cursor = max(self._cursor, self._begin)
+            self._cursor = min(max(self._cursor, self._begin), self._times[-1])
         column, total = self._column, len(self._times)
         traces = []
         for curve_ in self._curves:
