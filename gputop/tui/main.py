@@ -246,7 +246,7 @@ class MainScreen(TableScreen):
         if not isinstance(self.focused, ValueInput) and (
             self._return_to_now()
             or self.pids.stop()
-            or self.processes.untag()
+            or self.processes.listing.untag()
             or self.machine.dismiss_news()
         ):
             return
@@ -293,7 +293,7 @@ class MainScreen(TableScreen):
         self.panes.show(panes)
         if "processes" not in panes:  # no signal is for what cannot be seen
             self.processes.deselect()
-            self.processes.untag()
+            self.processes.listing.untag()
         self._show_panes()
         self._say_above()
         if self.focused is None or not self.focused.display:

@@ -163,7 +163,7 @@ class TableScreen(Screen[None]):
         self.processes.tag()
 
     def action_tag_all(self) -> None:
-        self.processes.tag_all()
+        self.processes.listing.tag_all()
 
     def action_finished(self) -> None:
         self.processes.listing.toggle_ended()

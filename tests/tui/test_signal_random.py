@@ -251,7 +251,7 @@ async def clear(world: World) -> None:
     world.verdicts = ()
     if isinstance(screen.app.screen, SignalScreen):
         await screen.app.screen.dismiss(None)
-    screen.table.untag()
+    screen.table.listing.untag()
     screen.table.listing.filter_by("")
     while screen.table.listing.leave_view():
         pass

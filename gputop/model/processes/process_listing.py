@@ -47,7 +47,7 @@ class ProcessListing:
         self.fitting = 0
         """How many processes of `every` pass the filter and the view."""
         self.arranged: Callable[[], None] = lambda: None
-        """Called whenever `rows` has been made anew."""
+        """Called whenever `rows` has been made anew, or others are tagged."""
         self._me, self._idle_after = me, idle_after
         self._before = View()
         """The view that `leave_view` returns to."""
@@ -213,6 +213,7 @@ class ProcessListing:
             self._tags = {key: None for key in self._tags if key not in keys}
         else:
             self._tags.update(dict.fromkeys(keys))
+        self.arranged()
 
     def tag_all(self) -> None:
         """Tag all processes that are shown; if all of them are tagged already, untag them."""
@@ -222,6 +223,7 @@ class ProcessListing:
         """Remove all tags; return whether a process on a GPU had one."""
         were_any = bool(self.tagged)
         self._tags.clear()
+        self.arranged()
         return were_any
 
     # PIDs.

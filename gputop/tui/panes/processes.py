@@ -103,19 +103,7 @@ class ProcessTable(ColumnTable[ViewRow]):
         self.select_first()
         if self.current is not None:
             self.listing.tag(self.current)
-            self.repaint_changed()
             self.action_move(1)
-
-    def tag_all(self) -> None:
-        """Tag all that is in view, or untag it."""
-        self.listing.tag_all()
-        self.repaint_changed()
-
-    def untag(self) -> bool:
-        """Remove all tags; return whether a process on a GPU had one."""
-        were_any = self.listing.untag()
-        self.repaint_changed()
-        return were_any
 
     def select_process(self, key: ProcessKey) -> bool:
         """Select a process; return False if it is not among the rows, and select none then."""
