@@ -13,7 +13,7 @@ from gputop.tui.panes.columns import Column
 from gputop.tui.panes.lines import Piece, StyledLine, spread
 from gputop.tui.panes.mapping_lines import certainty, occupancy, without_devices
 from gputop.tui.panes.mapping_state import MappingState
-from gputop.tui.panes.table import ColumnTable
+from gputop.tui.panes.table import Table
 
 _NAMES = (
     # framework, heading, cells, rank
@@ -36,7 +36,7 @@ class NamedDevice(NamedTuple):
     """Why it has no name."""
 
 
-class DeviceTable(ColumnTable[NamedDevice]):
+class DeviceTable(Table[NamedDevice]):
     """Devices under a rule with a title."""
 
     head_lines = 2
@@ -83,6 +83,10 @@ class DeviceTable(ColumnTable[NamedDevice]):
         width = max(6, min(wanted, 34 if self.size.width >= 120 else 28))
         return Column("device", "DEVICE", width, width, rank, self._text(_device), left=True)
 
+    def _bus_id(self, rank: int) -> Column[NamedDevice]:
+        draw = self._text(lambda named: bus_id(named.device))
+        return Column("bus", "BUS ID", 12, 12, rank, draw, left=True)
+
     def _room(self, rank: int) -> list[Column[NamedDevice]]:
         def unused(named: NamedDevice, width: int) -> Sequence[Piece]:
             (text, role), _ = occupancy(self._state, named.device, self.glyphs)
@@ -111,7 +115,7 @@ class LogicalTable(DeviceTable):
         return [
             *(self._named(*name) for name in _NAMES),
             self._device(1),
-            Column("bus", "BUS ID", 12, 12, 4, self._text(_bus), left=True),
+            self._bus_id(4),
             *self._room(3),
         ]
 
@@ -153,13 +157,14 @@ class PhysicalTable(DeviceTable):
         return rows
 
     def columns(self) -> list[Column[NamedDevice]]:
+        why = self._text(lambda named: named.reason)
         return [
             self._device(0),
             Column("logical", "CUDA", 7, 7, 0, self._logical, left=True),
-            Column("bus", "BUS ID", 12, 12, 2, self._text(_bus), left=True),
+            self._bus_id(2),
             *self._room(5),
             Column("uuid", "UUID", 40, 40, 6, self._text(_uuid), left=True),
-            Column("why", "HIDDEN BECAUSE", 24, 60, 1, self._text(_reason), left=True),
+            Column("why", "HIDDEN BECAUSE", 24, 60, 1, why, left=True),
         ]
 
     def _logical(self, named: NamedDevice, width: int) -> Sequence[Piece]:
@@ -181,11 +186,3 @@ def _device(named: NamedDevice) -> str:
 
 def _uuid(named: NamedDevice) -> str:
     return (named.device.mig_uuid if named.device.instance else named.device.uuid) or ""
-
-
-def _bus(named: NamedDevice) -> str:
-    return bus_id(named.device)
-
-
-def _reason(named: NamedDevice) -> str:
-    return named.reason

@@ -16,10 +16,10 @@ from gputop.tui.panes.gpu_cells import GpuLine, lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.short_history import HISTORIES, ShortHistory
-from gputop.tui.panes.table import ColumnTable
+from gputop.tui.panes.table import Table
 
 
-class GpuPane(ColumnTable[GpuLine]):
+class GpuPane(Table[GpuLine]):
     """All GPUs with their MIG devices; `head_lines` is 0 if lines are scarce."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

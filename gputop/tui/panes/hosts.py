@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from textual.message import Message
 
+from gputop.model.fleet.cluster import ClusterNode
+from gputop.model.fleet.host_row import HostRow
 from gputop.tui.panes.columns import Column, crop_or_pad
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Piece
-from gputop.tui.panes.table import ColumnTable
+from gputop.tui.panes.table import Table
 
 Facts = Iterable[list[Piece]]
 
@@ -37,20 +39,12 @@ class HostsHeading(HeadingLine):
         return self.filled(self.start(), parted, order, [(f"  {self._right} ", "quiet")])
 
 
-class NamedHost(Protocol):
-    """What is known of a host."""
-
-    @property
-    def host(self) -> str:
-        """The name of the host."""
-
-
-H = TypeVar("H", bound=NamedHost)
+H = TypeVar("H", bound=HostRow | ClusterNode)
 _LEAST_NAME, _MOST_NAME = 8, 40
 """The least and the greatest width of the names, in cells."""
 
 
-class HostTable(ColumnTable[H]):
+class HostTable(Table[H]):
     """A row for each host: its name and columns, or a sentence instead of values."""
 
     @dataclass

@@ -16,14 +16,14 @@ from gputop.tui.panes.columns import column_at, heading, row
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.process_rule import rule, sort_mark
-from gputop.tui.panes.table import ColumnTable
+from gputop.tui.panes.table import Table
 
 _SHIFT = 16
 """Characters by which a key scrolls the command."""
 _ROLES = {"ended": "quiet", "unaccounted": "notice"}
 
 
-class ProcessTable(ColumnTable[ViewRow]):
+class ProcessTable(Table[ViewRow]):
     """The rows of a `ProcessListing`, under a rule that says which they are. The cursor is bound to
     its process."""
 

@@ -16,9 +16,10 @@ V = TypeVar("V")
 
 
 class Table(Lines, Generic[R], can_focus=True):
-    """Rows under fixed head lines. No row is selected until a key or a click selects one.
+    """Rows in columns, as many as fit, under a line of their labels. No row is selected until a key
+    or a click selects one.
 
-    A subclass defines `head_lines`, `head(y)` and `row_pieces(row, selected)`.
+    A subclass defines `columns`, and calls `fit` when they change.
     """
 
     BINDINGS = MOVES
@@ -32,16 +33,27 @@ class Table(Lines, Generic[R], can_focus=True):
         self.moved: Callable[[], None] = lambda: None
         """Called when a key or a click has moved the cursor to another row, or removed it."""
         self._rows: Sequence[R] = ()
+        self._columns: Fitted[R] = []
         self.cursor = TableCursor()
         self.is_active = False
         """Whether keys go to this table."""
 
-    def head(self, y: int) -> Iterable[Piece]:
-        return ()
-
-    def row_pieces(self, row: R, selected: bool) -> Iterable[Piece]:
-        """Return the content of a row."""
+    def columns(self) -> Sequence[Column[R]]:
+        """Return all columns, of which `fit` chooses some."""
         raise NotImplementedError
+
+    def fit(self) -> None:
+        self._columns = fit(self.columns(), max(1, self.size.width - 1), self.gap)
+
+    def head(self, y: int) -> Iterable[Piece]:
+        """Return the content of one of the `head_lines`."""
+        return heading(self._columns, self.gap)
+
+    def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
+        """Return the content of a row."""
+        lead, cursor = self.cursor_of(selected)
+        pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, cursor)
+        return [(lead, cursor or "text"), *pieces]
 
     def empty(self) -> Iterable[Piece]:
         """Return the content of the first line if there is no row."""
@@ -107,6 +119,7 @@ class Table(Lines, Generic[R], can_focus=True):
         return self.row_pieces(self._rows[index], index == cursor.index and cursor.is_there)
 
     def on_resize(self) -> None:
+        self.fit()
         super().on_resize()
         self.cursor.fit(self.visible_rows)
         self.scrolled()
@@ -193,33 +206,3 @@ class Table(Lines, Generic[R], can_focus=True):
         move(to, self.visible_rows)
         if self.cursor.top != before:
             self.scrolled()
-
-
-class ColumnTable(Table[R]):
-    """Rows in columns, as many as fit, under a line of their labels.
-
-    A subclass defines `columns`, and calls `fit` when they change.
-    """
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
-        self._columns: Fitted[R] = []
-
-    def columns(self) -> Sequence[Column[R]]:
-        """Return all columns, of which `fit` chooses some."""
-        raise NotImplementedError
-
-    def fit(self) -> None:
-        self._columns = fit(self.columns(), max(1, self.size.width - 1), self.gap)
-
-    def on_resize(self) -> None:
-        self.fit()
-        super().on_resize()
-
-    def head(self, y: int) -> Iterable[Piece]:
-        return heading(self._columns, self.gap)
-
-    def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
-        lead, cursor = self.cursor_of(selected)
-        pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, cursor)
-        return [(lead, cursor or "text"), *pieces]
