@@ -175,7 +175,7 @@ class MappingScreen(Screen[None]):
 
     def _open_fields(self, is_open: bool) -> None:
         for editor in self.query(Editor):
-            editor.is_open = is_open
+            editor.can_focus = is_open
         for part in (*self.query(Table), *self.query(Page)):
             part.can_focus = not is_open
 

@@ -35,17 +35,11 @@ class Editor(Input):
     Its cursor does not blink: that would cost more than all the rest of an idle screen.
     """
 
-    is_open = True
-    """Whether the editor can have the focus; Tab skips a closed one."""
-
     def __init__(self, value: str, *, max_length: int, id: str) -> None:  # noqa: A002
         super().__init__(value, compact=True, select_on_focus=False, max_length=max_length, id=id)
 
     def on_mount(self) -> None:
         self.cursor_blink = False
-
-    def allow_focus(self) -> bool:
-        return self.is_open and super().allow_focus()
 
     def validate_value(self, value: str) -> str:
         return harmless(value)
@@ -84,7 +78,7 @@ class ValueInput(Editor):
     def invite(self) -> None:
         """Open the editor for a user who wants to type: that replaces the value, and an arrow key
         keeps it."""
-        self.is_open = self._invited = True
+        self.can_focus = self._invited = True
         self.focus()
         self.select_all()
 

@@ -113,7 +113,7 @@ class MappingPane(Vertical):
         with Horizontal():
             yield Label(id="mapping-name")
             editor = ValueInput(self._state, self.show_result, id="mapping-value")
-            editor.is_open = False
+            editor.can_focus = False
             yield editor
             yield Label(id="mapping-state")
         yield MappingResultView(self._state, id="mapping-result")
@@ -130,7 +130,7 @@ class MappingPane(Vertical):
     def on_descendant_blur(self) -> None:
         editor = self.query_one(ValueInput)
         if self.screen.focused is not editor:
-            editor.is_open = False
+            editor.can_focus = False
         self.show_result()
 
     def open(self, is_open: bool) -> None:
