@@ -48,7 +48,7 @@ class PageScreen(Screen[R]):
 
     def compose(self) -> ComposeResult:
         yield self.body()
-        yield PageKeys(self._all_keys, ("back",), id="keys")
+        yield PageKeys(self._all_keys, ("back",), with_notes=True, id="keys")
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""

@@ -39,7 +39,7 @@ class ProblemScreen(Screen[None]):
         keys = own_keys(self.app)
         own = (b for b in keyed(keys, self.BINDINGS) if works(self.app, b))
         of_app = (b for b in keyed(keys, APP_BINDINGS) if b.id in ("app.help", "app.quit"))
-        yield PageKeys(key_words([*own, *of_app]))
+        yield PageKeys(key_words([*own, *of_app]), with_notes=True)
 
     def show_problem(self, host: str, problem: Problem, tries: bool) -> None:
         """Show a problem; a screen that is not made yet shows it later. `tries`: whether gputop

@@ -272,15 +272,6 @@ class KeyLine(Lines):
 class PageKeys(KeyLine):
     """The keys of a page, which has no heading to say that it is paused."""
 
-    def __init__(
-        self,
-        keys: Iterable[tuple[str, str]],
-        needed: Collection[str] = (),
-        *,
-        id: str | None = None,  # noqa: A002
-    ) -> None:
-        super().__init__(keys, needed, with_notes=True, id=id)
-
     def on_mount(self) -> None:
         watch_status(self)
 
