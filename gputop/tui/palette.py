@@ -143,11 +143,10 @@ def system_commands(
 
 
 async def _run(app: App[None], action: str) -> None:
-    """Run an action as its key would: of the app, or of the topmost screen that has it."""
+    """Run an action as its key would: of the topmost screen that has it, otherwise of the app."""
     name = f"action_{action.partition('(')[0]}"
-    owners = (app, *reversed(app.screen_stack))
-    owner = next(node for node in owners if hasattr(node, name))
-    await app.run_action(action, owner)
+    owners = (screen for screen in reversed(app.screen_stack) if hasattr(screen, name))
+    await app.run_action(action, next(owners, app))
 
 
 def binding_ids(*apps: type[App[Any]]) -> set[str]:

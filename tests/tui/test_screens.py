@@ -270,6 +270,45 @@ async def test_the_palette_knows_every_action() -> None:
                     assert any(binding.description.lower() in title for title in titles)
 
 
+@pytest.mark.parametrize("keys", ["", "question_mark", "M", "lost"])
+async def test_the_palette_runs_actions_where_their_keys_do(
+    keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual's app has actions of its own with the names of some."""
+    ran: list[tuple[str, object]] = []
+
+    async def run_action(action: str, owner: object) -> None:
+        ran.append((action, owner))
+
+    async with shown(frame_of(process_of(100))) as screen:
+        if keys == "lost":
+            await screen.end("the agent ended")
+        else:
+            await screen.press(*keys.split())
+        on = screen.app.screen
+        own = {binding.action for binding in on.BINDINGS if isinstance(binding, Binding)}
+        with monkeypatch.context() as patch:
+            patch.setattr(screen.app, "run_action", run_action)
+            for command in screen.app.get_system_commands(on):
+                if not command.title.startswith("theme:"):
+                    command.callback()
+            await screen.drawn()
+        assert {action for action, _ in ran} & own
+        for action, owner in ran:
+            is_own = action in own and not action.startswith("app.")
+            assert owner is (on if is_own else screen.app), action
+
+
+async def test_the_palette_reconnects_a_lost_agent() -> None:
+    async with shown(frame_of()) as screen:
+        await screen.end("the agent ended")
+        await screen.press("ctrl+p")
+        await screen.type("try again")
+        await screen.app.workers.wait_for_complete()
+        await screen.press("enter")
+        assert screen.source.reconnects == 1
+
+
 @rest_long("words", "kill", "signal", "terminate")
 async def test_the_palette_finds_how_to_kill(words: str) -> None:
     async with shown(frame_of(process_of(100))) as screen:
