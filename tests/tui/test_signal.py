@@ -283,6 +283,15 @@ async def test_the_keys_of_the_dialog_while_nothing_is_typed() -> None:
         assert screen.lines[-1].split() == ["Esc", "close"]
 
 
+async def test_the_list_of_signals_is_no_higher_than_the_screen() -> None:
+    async with shown(frame_of(process_of(100)), size=(80, 12)) as screen:
+        await screen.press("j", "f9")
+        await answer(screen)
+        await screen.press("s", *"rtmax")
+        assert "SIGRTMAX " in screen.text
+        assert "Enter" in screen.lines[-1]
+
+
 async def test_a_signal_by_number_or_name() -> None:
     async with shown(frame_of(process_of(100))) as screen:
         await screen.press("j", "f9")
