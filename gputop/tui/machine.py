@@ -349,6 +349,7 @@ class WatchedMachine:
         self.retry_in = None
         self._arrived.clear()
         self._receivers.clear()
+        self.lose_signals()
         self.ended, self._is_stale, self.seconds = False, True, 0
         self.listen()
 

@@ -187,6 +187,21 @@ async def test_a_verdict_of_a_host_that_is_not_open_any_more() -> None:
         assert "ended at once" not in fleet.text
 
 
+async def test_a_signal_whose_host_was_left_and_breaks() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("home", "enter", "down", "down", "f9")
+        source = fleet.sources["node1"]
+        [check] = [request for request in source.requests if isinstance(request, Signal)]
+        fleet.machine.request(replace(check, id="order", number=15))
+        await fleet.press("escape", "q")
+        await fleet.tell("node1", SourceError("the connection was cut"))
+        await fleet.press("r")
+        await fleet.tell("node1", busy("node1"))
+        await fleet.press("enter")
+        assert "outcome of 1 signal unknown" in fleet.lines[0]
+
+
 async def test_a_signal_whose_host_was_left_before_its_outcome() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)
