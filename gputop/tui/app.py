@@ -364,11 +364,10 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         if view := self.shown.view_of(machine):
             self._begin_anew(view)
         machine.reconnect()
-        machine.set_interval(self.shown.current.interval)
+        machine.set_interval(self._pace)
 
     def _begin_anew(self, view: Timeline) -> None:
         self._begin_now()
-        self._pace = view.interval
         view.begin_anew()
 
     def action_demo(self) -> None:

@@ -490,6 +490,17 @@ async def test_the_focus_of_the_terminal_connects_to_nobody() -> None:
         assert fleet.sources["node1"].reconnects == 1
 
 
+async def test_a_host_that_comes_back_without_the_focus_is_asked_as_seldom() -> None:
+    async with watched("node1", "node2", settings=Session(unfocused=10.0)) as fleet:
+        await fleet.tell("node1", busy("node1"))
+        await fleet.press("home", "enter")
+        fleet.app.post_message(events.AppBlur())
+        await fleet.tell("node1", SourceError("the connection was cut"))
+        while not fleet.sources["node1"].reconnects:
+            await fleet.second()
+        assert fleet.sources["node1"].requests[-1] == SetInterval(10.0)
+
+
 async def test_the_focus_of_the_terminal_leaves_a_silent_agent_its_signals() -> None:
     async with shown(frame_of()) as screen:
         screen.app.silence = 9
