@@ -391,6 +391,8 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             login = machine.login_command()
         except SourceError as error:
             machine.end(error, wants_login=True)
+            if view := self.shown.view_of(machine):
+                view.show_end()
             return
         if login is not None:
             words = f"gputop: log in to {host} (Ctrl-C gives up)"

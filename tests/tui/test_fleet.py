@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from msgspec.structs import replace
 from textual import events
 
@@ -369,6 +370,19 @@ async def test_only_who_wants_a_login_is_logged_in_to() -> None:
         assert fleet.line_with("node1").startswith("▸")
         await fleet.press("L")
         assert "node1 needs no login" in fleet.lines[0]
+
+
+async def test_an_open_host_says_why_there_can_be_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watched(*HOSTS) as fleet:
+        await fleet.tell("node1", LoginError("login wanted: publickey"))
+        await fleet.press("home", "enter")
+
+        def refuse() -> None:
+            raise SourceError("no folder for the login")
+
+        monkeypatch.setattr(fleet.machine, "login_command", refuse)
+        await fleet.press("L")
+        assert "No folder for the login." in fleet.text
 
 
 async def test_three_hundred_hosts_and_small_screens() -> None:
