@@ -208,6 +208,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         """Let the screen of all hosts take in what has come; it draws only if it is shown."""
         if self.shown.all_hosts is not None:
             self.shown.all_hosts.tick(is_shown=self.shown.view is None)
+            self._show_time()
 
     # From all machines to one, and back.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.geometry import Size
 from textual.message import Message
 
-from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterState, NodePage
+from gputop.model.fleet.cluster import MOST_COUNT, NODE_ORDERS, ClusterNode, ClusterState, NodePage
 from gputop.model.machine.text import duration, printable
 from gputop.settings import Session
 from gputop.sources.feed import Feed
@@ -38,7 +38,6 @@ class ClusterHosts:
     ) -> None:
         """`post` takes messages to the app, from any thread."""
         self._settings, self._watch, self._post = settings, watch, post
-        self.interval = watch.interval
         self.machines: list[WatchedMachine] = []
         self._columns = NodeColumns(settings.thresholds)
         self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
@@ -51,7 +50,18 @@ class ClusterHosts:
         """The state that is shown, with its age in whole seconds."""
         self._page = NodePage()
         """The nodes that are wanted; those on the screen may still be of the page before."""
+        self._replaced: Sequence[ClusterNode] | None = None
+        """The nodes that others, which were asked for, will replace; None if none were."""
         watch.start()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two refreshes, not fewer than a server is asked in."""
+        return self._watch.interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        self._watch.set_interval(seconds)
 
     @property
     def _state_now(self) -> ClusterState:
@@ -62,11 +72,27 @@ class ClusterHosts:
         """Return whether the newest state or its age differs from what is shown."""
         return self._state_now != self._state
 
-    def show(self, heading: HostsHeading, interval: float) -> None:
-        """Show the newest state, and ask the server at another interval."""
-        self._watch.set_interval(interval)
-        before, self._state = self._state, self._state_now
-        state, cluster = self._state, self._state.cluster
+    @property
+    def has_answer(self) -> bool:
+        """Whether what was asked for has come, and is yet to be shown."""
+        if self._replaced is None or self._watch.state.page != self._page:
+            return False
+        return self._newest_nodes is not self._replaced
+
+    @property
+    def _newest_nodes(self) -> Sequence[ClusterNode]:
+        """The nodes of the last answer, which are other objects than those of the one before."""
+        cluster = self._watch.state.cluster
+        return () if cluster is None else cluster.nodes
+
+    def show(self, heading: HostsHeading, is_held: bool) -> None:
+        """Show the newest state, or the one that is held."""
+        before, state = self._state, self._state_now
+        if before is not None and is_held:
+            state = before
+        else:
+            self._state, self._replaced = state, None
+        cluster = state.cluster
         heading.show_facts(
             partial(cluster_facts, cluster, self._server),
             "" if cluster is None else NODE_ORDERS[self._page.order],
@@ -101,7 +127,7 @@ class ClusterHosts:
             self._want(page._replace(most=min(MOST_COUNT, page.most * 2)))
 
     def _want(self, page: NodePage) -> None:
-        self._page = page
+        self._page, self._replaced = page, self._newest_nodes
         self._watch.show(page)
 
     def share_lines(self, size: Size, processes: int) -> None:
@@ -130,4 +156,5 @@ class ClusterHosts:
 
     def refresh(self) -> None:
         """Ask the server for everything now."""
+        self._replaced = self._newest_nodes
         self._watch.refresh()

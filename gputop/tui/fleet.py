@@ -50,6 +50,8 @@ class FleetHosts:
         self._phases: list[object] = []
         """The phase of each machine as it was last shown."""
         self._ticks = 0
+        self._due: int | None = None
+        """The tick at which hosts have had time to answer `refresh`; None if that is over."""
         self._marks: dict[str | None, Marks] = {machine.host: machine.marks for machine in machines}
         for machine in machines:
             machine.leave()
@@ -61,17 +63,23 @@ class FleetHosts:
             machine.take_arrived()
         return self._ticks % _STEADY == 0 or self._phases_now != self._phases
 
-    def show(self, heading: HostsHeading, interval: float) -> None:
-        """Show the hosts, the free GPUs and the processes."""
-        self._phases = self._phases_now
-        self._fleet.take([machine.state for machine in self.machines])
+    @property
+    def has_answer(self) -> bool:
+        """Whether what was asked for should have come, and is yet to be shown."""
+        return self._due is not None and self._ticks >= self._due
+
+    def show(self, heading: HostsHeading, is_held: bool) -> None:
+        """Show the hosts, the free GPUs and the processes: as they are, or as they were shown."""
+        if not is_held:
+            self._phases, self._due = self._phases_now, None
+            self._fleet.take([machine.state for machine in self.machines])
         totals = self._fleet.totals
         self._processes.show_fleet(self._fleet)
         rows = self._fitting(self._fleet.rows)
         show_users(user for row in rows if row.summary for user in row.summary.users)
         is_demo = any(row.summary is not None and row.summary.frame.demo for row in rows)
         facts = list(fleet_facts(totals, len(rows), is_demo))
-        heading.show_facts(lambda width: facts, ORDERS[self._order], f"{interval:g}s")
+        heading.show_facts(lambda width: facts, ORDERS[self._order], f"{self.interval:g}s")
         self.table.show_hosts(
             ordered(rows, self._order), self._columns.of(rows, self.table.size.width)
         )
@@ -128,6 +136,7 @@ class FleetHosts:
 
     def refresh(self) -> None:
         """Ask each host that is connected for a frame."""
+        self._due = self._ticks + _STEADY
         for machine in self.machines:
             if not machine.ended:
                 machine.request(Refresh())

@@ -50,8 +50,6 @@ class HostsScreen(TableScreen):
         it there; `login` logs in to a host by hand."""
         super().__init__(settings)
         self.hosts, self._open_host, self._login = hosts, open_host, login
-        self.interval = hosts.interval
-        """Seconds between two looks at all hosts."""
         self._note = "read only" if settings.readonly else ""
         """What the heading says when it has no passing note."""
         self._heading = HostsHeading(id="heading")
@@ -90,6 +88,15 @@ class HostsScreen(TableScreen):
         self.show()
         return error
 
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks at all hosts."""
+        return self.hosts.interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        self.hosts.interval = seconds
+
     # What is shown: now, or a pause.
 
     @property
@@ -105,17 +112,25 @@ class HostsScreen(TableScreen):
             self.paused_for += 1
 
     def refresh_values(self) -> None:
-        """Ask for new values where there is a connection."""
+        """Ask for new values where there is a connection, and show them even in a pause."""
         self.hosts.refresh()
 
     def tick(self, is_shown: bool) -> None:
-        """Take in what has come, and show it when it is time, unless the picture is held."""
-        if self.hosts.receive() and is_shown and self.paused_for is None:
+        """Take in what has come, and show it when it is time; in a pause, when it was asked for."""
+        is_time = self.hosts.receive()
+        if self.paused_for is not None and self.hosts.has_answer:
+            self.paused_for = 0
+            self._show(is_held=False)
+        elif self.paused_for is None and is_time and is_shown:
             self.show()
 
     def show(self) -> None:
+        """Show the newest picture, or in a pause the one that is held."""
+        self._show(is_held=self.paused_for is not None)
+
+    def _show(self, is_held: bool) -> None:
         for keys in self.query("#keys").results(KeyLine):  # they are made, and not taken apart
-            self.hosts.show(self._heading, self.interval)
+            self.hosts.show(self._heading, is_held)
             self.share_lines()
             keys.show(self.key_words())
 

@@ -11,6 +11,7 @@ import pytest
 from gputop.settings import Session
 from gputop.sources.prometheus.watch import ClusterWatch
 from gputop.tui.app import GputopApp
+from gputop.tui.cluster import ClusterHosts
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
 from tests.builders_tui import Screenful
@@ -146,6 +147,38 @@ async def test_escape_drops_the_cursor_then_the_filter(server: Prometheus) -> No
         assert "▸" not in cluster.text
         await cluster.press("escape")
         await cluster.until(lambda: "hung!" in cluster.hosts)
+
+
+async def test_the_interval_is_no_shorter_than_that_of_the_server(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        await cluster.press(*["minus"] * 9)
+        assert cluster.lines[0].rstrip().endswith("every 1s")
+        await cluster.press("plus")
+        assert cluster.lines[0].rstrip().endswith("every 2s")
+
+
+async def test_a_pause_holds_the_picture_until_the_server_was_asked(server: Prometheus) -> None:
+    async with watched(server.url) as cluster:
+        await cluster.until(lambda: "hung!" in cluster.hosts)
+        await cluster.press("p")
+        screen = cluster.app.screen
+        assert isinstance(screen, HostsScreen)
+        hosts = screen.hosts
+        assert isinstance(hosts, ClusterHosts)
+        held = hosts._state
+        await cluster.press("plus")
+        await cluster.until(lambda: hosts._state_now != held)
+        screen.show()
+        assert hosts._state == held
+        await cluster.press("r")
+        await cluster.until(lambda: hosts._state != held)
+        held = hosts._state
+        await cluster.until(lambda: hosts._state_now != held)
+        assert hosts._state == held
+        await cluster.press("s")  # the server sorts
+        await cluster.until(lambda: cluster.hosts[0] == "free!")
+        assert "PAUSED  " in cluster.lines[0]
 
 
 async def test_more_nodes_are_asked_for_at_the_end(server: Prometheus) -> None:

@@ -290,6 +290,34 @@ async def test_a_pause_holds_the_picture_of_all() -> None:
         assert "--seed 999" in fleet.text
 
 
+async def test_a_picture_that_is_held_can_be_sorted_and_filtered() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("p")
+        await fleet.tell("node1", busy("node1", 999))
+        await fleet.press("s", "plus", "/")
+        await fleet.type("host:node1")
+        await fleet.press("enter")
+        assert hosts_of(fleet) == ["node1"]
+        assert "sorted by free GPUs" in fleet.lines[0]
+        assert "--seed 100" in fleet.text
+        assert "--seed 999" not in fleet.text
+
+
+async def test_r_shows_one_new_picture_in_a_pause() -> None:
+    async with watched(*HOSTS) as fleet:
+        await all_seen(fleet)
+        await fleet.press("p")
+        await fleet.second()
+        await fleet.press("r")
+        assert "PAUSED, 1s old" in fleet.lines[0]
+        await fleet.tell("node1", busy("node1", 888))
+        assert "PAUSED  3 hosts" in fleet.lines[0]
+        assert "--seed 888" in fleet.text
+        await fleet.tell("node1", busy("node1", 999))
+        assert "--seed 999" not in fleet.text
+
+
 async def test_interval_and_refresh_are_for_all() -> None:
     async with watched(*HOSTS) as fleet:
         await all_seen(fleet)
