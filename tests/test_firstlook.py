@@ -139,6 +139,7 @@ def test_the_picture_fits_and_is_harmless() -> None:
     assert max(map(len, lines)) <= 60
     assert text.replace("\r\n", "").isascii()
     assert text.replace("\r\n", "").isprintable()
+    assert lines[0].endswith("  driver -  CUDA -")
     assert "GPU is lost" in lines[2]
     assert lines[3].endswith("  asleep")
 

@@ -19,7 +19,7 @@ from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.summary import users
-from gputop.model.machine.text import GIB, three_digits
+from gputop.model.machine.text import GIB, MISSING, three_digits
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS
 from gputop.model.processes.process_rows import by_value, rows
@@ -105,9 +105,8 @@ class Splash:
 def picture(frame: Frame, width: int, height: int, user: str | None = None) -> str:
     """Return a line per GPU in ASCII, then as many processes as there is room for, by GPU. Lines
     are cut to the size, and end in CR LF, as a raw terminal needs it."""
-    lines = [
-        f" gputop  {frame.host.name}  driver {frame.driver_version}  CUDA {frame.cuda_version}"
-    ]
+    driver, cuda = frame.driver_version or MISSING, frame.cuda_version or MISSING
+    lines = [f" gputop  {frame.host.name}  driver {driver}  CUDA {cuda}"]
     lines += [_line(frame, gpu) for gpu in frame.gpus]
     lines += ["", *_processes(frame, user, max(0, height - 3 - len(lines)))]
     shown = (line.encode("ascii", "replace").decode()[:width] for line in lines[: height - 1])
@@ -119,7 +118,7 @@ def _line(frame: Frame, gpu: Gpu) -> str:
         return GPU[id_].text(gpu)
 
     who = gpu.error or ("asleep" if gpu.state == "asleep" else " ".join(users(frame, gpu)))
-    memory = "-"
+    memory = MISSING
     if gpu.memory_used is not None and gpu.memory_total is not None:
         memory = f"{gpu.memory_used / GIB:.1f}/{three_digits(gpu.memory_total / GIB)}G"
     return (
