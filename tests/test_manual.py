@@ -218,6 +218,18 @@ def test_a_locale_without_unicode() -> None:
         assert terminal.raw.isascii()
 
 
+@pytest.mark.system
+@pytest.mark.parametrize(("glyphs", "is_ascii"), [("ascii", True), ("unicode", False)])
+def test_the_signs_of_the_settings(glyphs: str, is_ascii: bool) -> None:
+    env = {"LC_ALL": "C" if glyphs == "unicode" else "C.UTF-8"}
+    done = gputop("help", "keys", "--glyphs", glyphs, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii() == is_ascii
+    done = gputop("help", "-s", "PgUp", env={**env, "GPUTOP_GLYPHS": glyphs})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii() == is_ascii
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_sign_has_a_name_in_ascii(topic: str) -> None:
     assert plain(page(topic)).translate(IN_ASCII).isascii()
@@ -259,6 +271,7 @@ def test_a_word_that_is_nowhere() -> None:
 @pytest.mark.system
 def test_leafing_through() -> None:
     with Terminal([*GPUTOP, "help", "filter"], cols=80, rows=24) as terminal:
+        terminal.wait_for(lambda: b"\x1b[?1000h" in terminal.raw)  # clicks
         terminal.wait_for("gputop help filter")
         terminal.wait_for("processes with both words")
         terminal.send(b"\x1b[C")

@@ -7,9 +7,10 @@ import os
 import sys
 
 from gputop.commands.shared.options import LOOKS
-from gputop.errors import GputopError
+from gputop.errors import GputopError, UsageError
 from gputop.manual import COMMANDS, TOPICS, found, page, plain
-from gputop.output import write
+from gputop.output import complain, write
+from gputop.settings import Session, session_of
 from gputop.tui.glyphs import UNICODE, choose
 from gputop.tui.terminal.capabilities import initial_environ, unfit_reason
 
@@ -44,25 +45,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.search is not None:
-        write(_shown(_search_results(options.search)))
-        return 0
+    settings = _settings(options)
+    encoding = getattr(sys.stdout, "encoding", None)
+    has_unicode = choose(initial_environ(), encoding, settings.glyphs) is UNICODE
     topic = COMMANDS.get(options.topic, options.topic) or next(iter(TOPICS))
-    if unfit_reason(os.environ) is None and _has_unicode():
+    if options.search is not None:
+        text = _search_results(options.search)
+    elif unfit_reason(os.environ) is None and has_unicode:
         from gputop.tui.manual import run as show
 
-        return show(topic, options)
-    write(_shown(plain(page(topic))))
+        return show(topic, settings)
+    else:
+        text = plain(page(topic))
+    # An arrow is a key here, and the `?` that it would become is another key.
+    write(text if has_unicode else text.translate(IN_ASCII))
     return 0
 
 
-def _has_unicode() -> bool:
-    return choose(initial_environ(), getattr(sys.stdout, "encoding", None), None) is UNICODE
-
-
-def _shown(text: str) -> str:
-    """Return text as the locale can show it: an arrow is a key here, and `?` is another key."""
-    return text if _has_unicode() else text.translate(IN_ASCII)
+def _settings(options: argparse.Namespace) -> Session:
+    """Return the settings, or the defaults if they are wrong: the manual explains them."""
+    try:
+        return session_of(options)
+    except UsageError as error:
+        complain(f"{error}; the defaults are used")
+        return Session()
 
 
 def _search_results(word: str) -> str:

@@ -125,8 +125,8 @@ def choose(
 
     `environ` is the environment that the program was started with (`initial_environ`): under LANG=C
     Python sets LC_CTYPE=C.UTF-8 for itself, which says nothing about the terminal. `encoding` is
-    that of stderr, which the screen is written to. `override` is the name of the set to use
-    (`unicode`, `ascii`), whatever the others say.
+    that of what is written to. `override` is the name of the set to use (`unicode`, `ascii`),
+    whatever the others say; anything else is none.
     """
     if override in _SETS:
         return _SETS[override]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.errors import UsageError
-from gputop.output import complain
-from gputop.settings import Session, session_of
+from gputop.settings import Session
 from gputop.tui import themes
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.terminal import app as terminal_app
@@ -43,18 +40,8 @@ class ManualApp(SerialInput[None], terminal_app.TerminalApp[None]):
         self.push_screen(HelpScreen(topic=self._topic), lambda _: self.exit())
 
 
-def run(topic: str, options: Namespace) -> int:
+def run(topic: str, settings: Session) -> int:
     """Show a page until the reader leaves; return the exit status."""
     capabilities.drop_inherited_colours(os.environ)
-    settings = _settings(options)
     theme = capabilities.nearest_theme(settings.theme, os.environ)
-    return terminal_app.run(ManualApp(topic, theme, settings))
-
-
-def _settings(options: Namespace) -> Session:
-    """Return the settings, or the defaults if they are wrong: the manual explains them."""
-    try:
-        return session_of(options)
-    except UsageError as error:
-        complain(f"{error}; the defaults are used")
-        return Session()
+    return terminal_app.run(ManualApp(topic, theme, settings), settings.mouse)

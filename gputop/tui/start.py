@@ -47,9 +47,8 @@ def run(
 
     Raise GputopError for an internal error, once the terminal is restored.
     """
-    override = None if settings.glyphs == "auto" else settings.glyphs
     encoding = getattr(sys.__stderr__, "encoding", None)
-    Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, override)
+    Lines.glyphs = glyphs.choose(capabilities.initial_environ(), encoding, settings.glyphs)
     capabilities.drop_inherited_colours(os.environ)
     app = make(feeds, settings)
     app.taking_over = taking_over
