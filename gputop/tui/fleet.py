@@ -54,7 +54,7 @@ class FleetHosts:
         """The tick at which hosts have had time to answer `refresh`; None if that is over."""
         self._marks: dict[str | None, Marks] = {machine.host: machine.marks for machine in machines}
         for machine in machines:
-            machine.leave()
+            machine.set_open(False)
 
     def receive(self) -> bool:
         """Take in new frames; it is time to show them every second, or if a phase has changed."""
@@ -127,12 +127,12 @@ class FleetHosts:
         """Keep a full history of a host from now on, and return it."""
         self._note_sight({host})
         machine = next(machine for machine in self.machines if machine.host == host)
-        machine.open()
+        machine.set_open(True)
         return machine
 
     def leave(self, machine: WatchedMachine) -> None:
         """Keep a brief history again."""
-        machine.leave()
+        machine.set_open(False)
 
     def refresh(self) -> None:
         """Ask each host that is connected for a frame."""

@@ -5,7 +5,6 @@ set.
 """
 
 import math
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,45 +14,45 @@ from gputop.model.machine.text import MISSING
 
 @dataclass(frozen=True, slots=True)
 class GlyphSet:
-    """One set of signs."""
+    """One set of signs, by default in Unicode."""
 
-    name: str
+    name: str = "unicode"
     """`unicode` or `ascii`, as a user would write it in the settings."""
-    bar: str
+    bar: str = "▏▎▍▌▋▊▉█"
     """The steps that fill one cell of a bar, least first; the last step is a full cell."""
-    bar_empty: str
-    levels: str
+    bar_empty: str = "░"
+    levels: str = "▁▂▃▄▅▆▇█"
     """Eight heights of a graph, lowest first. The lowest is drawn for 0."""
-    no_sample: str
+    no_sample: str = " "
     """A graph cell for which there is no value; never one of `levels`."""
-    rule: str
-    ellipsis: str
-    ascending: str
-    descending: str
-    cursor: str
-    tag: str
+    rule: str = "─"
+    ellipsis: str = "…"
+    ascending: str = "↑"
+    descending: str = "↓"
+    cursor: str = "▸"
+    tag: str = "»"
     """Before a row that is tagged."""
-    mark: str
+    mark: str = "W"
     """Before a row that is marked; the same letter as the key that marks it."""
-    caret: str
+    caret: str = "▏"
     """Where typed text will go."""
-    to: str
+    to: str = "→"
     """Between a name and what it stands for."""
-    separator: str
-    degree: str
-    not_available: str
-    pending: str
+    separator: str = "·"
+    degree: str = "°"
+    not_available: str = "–"
+    pending: str = "·"
     """No sample has come yet."""
-    stale: str
+    stale: str = "≈"
     """The value is of an earlier time."""
-    warning: str
-    branch: str
+    warning: str = "!"
+    branch: str = "├─"
     """Two cells before a child in a tree that has younger siblings."""
-    last_branch: str
+    last_branch: str = "└─"
     """Two cells before the last child in a tree."""
-    lamp_free: str
-    lamp_used: str
-    lamp_idle: str
+    lamp_free: str = "□"
+    lamp_used: str = "■"
+    lamp_idle: str = "▄"
     """A GPU that is held but does no work."""
 
     def fill(self, ratio: float | None, width: int) -> str:
@@ -82,37 +81,32 @@ class GlyphSet:
         return text if self.name == "unicode" or text.isascii() else _ascii(text)
 
 
-_SIGNS = {
-    "bar": ("▏▎▍▌▋▊▉█", "#"),
-    "bar_empty": ("░", "."),
-    "levels": ("▁▂▃▄▅▆▇█", "_.:-=+*#"),
-    "no_sample": (" ", " "),
-    "rule": ("─", "-"),
-    "ellipsis": ("…", "~"),
-    "ascending": ("↑", "^"),
-    "descending": ("↓", "v"),
-    "cursor": ("▸", ">"),
-    "tag": ("»", "#"),
-    "mark": ("W", "W"),
-    "caret": ("▏", "|"),
-    "to": ("→", ">"),
-    "separator": ("·", "|"),
-    "degree": ("°", " "),
-    "not_available": ("–", "-"),
-    "pending": ("·", "."),
-    "stale": ("≈", "*"),
-    "warning": ("!", "!"),
-    "branch": ("├─", "|-"),
-    "last_branch": ("└─", "`-"),
-    "lamp_free": ("□", "o"),
-    "lamp_used": ("■", "#"),
-    "lamp_idle": ("▄", "="),
-}
-"""Each sign in Unicode and in ASCII."""
-
-UNICODE = GlyphSet("unicode", **{name: signs[0] for name, signs in _SIGNS.items()})
+UNICODE = GlyphSet()
 """Block elements and box drawing: what a UTF-8 terminal has."""
-ASCII = GlyphSet("ascii", **{name: signs[1] for name, signs in _SIGNS.items()})
+ASCII = GlyphSet(
+    "ascii",
+    bar="#",
+    bar_empty=".",
+    levels="_.:-=+*#",
+    rule="-",
+    ellipsis="~",
+    ascending="^",
+    descending="v",
+    cursor=">",
+    tag="#",
+    caret="|",
+    to=">",
+    separator="|",
+    degree=" ",
+    not_available="-",
+    pending=".",
+    stale="*",
+    branch="|-",
+    last_branch="`-",
+    lamp_free="o",
+    lamp_used="#",
+    lamp_idle="=",
+)
 """For other locales and for the Linux console, whose font has few block elements."""
 
 _SETS = {glyphs.name: glyphs for glyphs in (UNICODE, ASCII)}
@@ -152,10 +146,6 @@ def _encodes_blocks(encoding: str | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def _ascii(text: str) -> str:
-    return "".join(char if char.isascii() else "?" * _cell_width(char) for char in text)
+    from rich.cells import cell_len  # no other part of the module needs Rich
 
-
-def _cell_width(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return "".join(char if char.isascii() else "?" * cell_len(char) for char in text)

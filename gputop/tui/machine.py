@@ -120,7 +120,7 @@ class WatchedMachine:
         self._signals = PendingSignals()
         self._receivers: dict[str, list[WeakMethod[ReplyReceiver]]] = {}
         """Who takes the replies to a request, by its id; a screen that was closed is not kept."""
-        self._set_open(True)
+        self.set_open(True)
 
     @property
     def host(self) -> str:
@@ -205,13 +205,12 @@ class WatchedMachine:
     def listen(self) -> None:
         self.feed.listen(partial(self._take, self.feed))
 
-    def open(self) -> None:
-        """Post each frame as it comes, and keep a full history."""
-        self._set_open(True)
-
-    def leave(self) -> None:
-        """Keep only the newest frame, for `take_arrived`, and a brief history."""
-        self._set_open(False)
+    def set_open(self, is_open: bool) -> None:
+        """Post each frame as it comes, and keep a full history; or else keep only the newest frame,
+        for `take_arrived`, and a brief history."""
+        self._is_open, self.history.brief = is_open, not is_open
+        self.note_sight(True)
+        self.feed.source.remember(is_open)
 
     def set_interval(self, seconds: float) -> None:
         """Have a frame every so many seconds, less often while nothing of it is in sight."""
@@ -352,12 +351,6 @@ class WatchedMachine:
         self.lose_signals()
         self.ended, self._is_stale, self.seconds = False, True, 0
         self.listen()
-
-    def _set_open(self, is_open: bool) -> None:
-        """Have the source remember frames only while the machine is open."""
-        self._is_open, self.history.brief = is_open, not is_open
-        self.note_sight(True)
-        self.feed.source.remember(is_open)
 
     def _take(self, feed: Feed, content: Frame | Reply | SourceError) -> None:
         """Take what comes; called in the thread that reads."""

@@ -193,7 +193,7 @@ def test_a_frame_belongs_to_its_connection(gate: Sshd, answers: str) -> None:
     posts: list[Message] = []
     opened = SshSource(host, 1.0, waits=True)
     machine = WatchedMachine(Feed(opened), posts.append)
-    machine.leave()
+    machine.set_open(False)
     machine.listen()
     until(machine.take_arrived)
     assert machine.state.frame is not None

@@ -83,7 +83,7 @@ def test_of_a_machine_that_is_not_open() -> None:
     machine = WatchedMachine(Feed(Silence()), told.append)
     machine.handle_frame(BUSY)
     assert machine.marks.toggle_gpu(BUSY, BUSY.gpus[0])
-    machine.leave()
+    machine.set_open(False)
     machine.reconnect()
     machine.handle_frame(EMPTY)
     assert [m.sentence for m in told if isinstance(m, MarkReached)] == ["GPU 0 is free on node"]

@@ -94,15 +94,8 @@ class TerminalOutput(io.RawIOBase):
 class TerminalDriver(LinuxDriver):
     """Textual's driver for terminals, with the manners that the module names."""
 
-    def __init__(
-        self,
-        app: App[Any],
-        *,
-        debug: bool = False,
-        mouse: bool = True,
-        size: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(app, debug=debug, mouse=mouse, size=size)
+    def __init__(self, app: App[Any], **named: Any) -> None:
+        super().__init__(app, **named)
         self._keyboard: Keyboard | None = None
         self._suspended = False
         self._asks = getattr(app, "follows_background", False) and background.can_be_asked(
