@@ -41,7 +41,11 @@ def here(machine: MachineFactory, tmp_path: Path) -> Machine:
     """A process with secrets in its command line and variables, and settings with one."""
     folder = tmp_path / "config/gputop"
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(f'user = "{SECRET}"\ninterval = 7.5\n')
+    (folder / "config.toml").write_text(
+        f'user = "{SECRET}"\ninterval = 7.5\n'
+        f'notify_command = "curl --token {SECRET}-hook https://{SECRET}-server"\n'
+        f'[groups]\nlab = ["{SECRET}-person@{SECRET}-host"]\n'
+    )
     here = machine("h200x8")
     words = ["python", "train.py", f"--name={SECRET}-command"]
     here.spawn("own", words, gpu=0, used=2**30, env={"CUDA_VISIBLE_DEVICES": f"{SECRET}-value"})
@@ -79,7 +83,8 @@ def test_with_all_of_it(here: Machine, tmp_path: Path) -> None:
     found = unpacked(path)
     for word in (f"{SECRET}-command", f"{SECRET}-value", socket.gethostname()):
         assert word in found["frames.jsonl"], word
-    assert f'user = "{SECRET}"' in found["config.toml"]
+    for word in (f'user = "{SECRET}"', f"{SECRET}-host", f"--token *** https://{SECRET}-server"):
+        assert word in found["config.toml"], word
 
 
 def test_a_machine_without_a_driver(machine: MachineFactory, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gputop.files import create_file, reason_of
 from gputop.model.doctor.redaction import LEFT_OUT
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import printable
 from gputop.settings import read, user_named
 
@@ -79,8 +80,9 @@ def contents(texts: dict[str, str], path: str, whole: bool) -> str:
         "left out: only what may be a secret in command lines and variables; read the file before"
         " you send it"
         if whole
-        else f"left out: {LEFT_OUT}.\nWhat stays: names and numbers of GPUs (serial numbers, too),"
-        " PIDs, paths of libraries. --with-commands leaves out only what may be a secret."
+        else f"left out: {LEFT_OUT}; user, groups and notify_command of the settings.\n"
+        "What stays: names and numbers of GPUs (serial numbers, too), PIDs, paths of libraries."
+        " --with-commands leaves out only what may be a secret."
     )
     return f"{printable(path)} holds\n{sizes}\n{out}\n{_COMPARE}\n"
 
@@ -90,9 +92,11 @@ def _settings(whole: bool) -> str:
         settings = read(os.environ)
     except UsageError as error:
         return f"# {error if whole else _anonymous(str(error))}\n"
-    if not whole:
-        settings = replace(settings, user=None)
-    return document(settings, {}, "what holds")
+    if whole:
+        shown = replace(settings, notify_command=masked(settings.notify_command))
+    else:
+        shown = replace(settings, user=None, groups={}, notify_command="")
+    return document(shown, {}, "what holds")
 
 
 def _anonymous(text: str) -> str:
