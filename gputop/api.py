@@ -270,13 +270,14 @@ def _host_of(host: str | None) -> HostName | None:
 
 
 def _hosts_of(hosts: str | Sequence[str]) -> tuple[HostName, ...]:
-    from gputop.settings import read
+    from gputop.settings import from_file, settings_path
     from gputop.sources.ssh.names import parse_hosts
 
     words = [hosts] if isinstance(hosts, str) else [*hosts]
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"hosts are names, not {words!r:.100}")
-    groups = read(os.environ).groups if any("@" in word for word in words) else {}
+    named = any("@" in word for word in words)
+    groups = from_file(settings_path(os.environ), ("groups",)).groups if named else {}
     return parse_hosts(words, groups, os.environ, None)
 
 

@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
@@ -198,24 +198,30 @@ def read(environ: Mapping[str, str]) -> Settings:
 
 def read_believed(environ: Mapping[str, str]) -> Settings:
     """Read as `read` does, but leave out a file that is not safe, and say so."""
+    return from_environment(file_believed(environ), environ)
+
+
+def file_believed(environ: Mapping[str, str], only: Collection[str] = ()) -> Settings:
+    """Read as `from_file` does, but leave out a file that is not safe, and say so."""
     try:
-        return read(environ)
+        return from_file(settings_path(environ), only)
     except UnsafeSettingsError as error:
         complain(f"{error}; the defaults are used")
-        return from_environment(Settings(), environ)
+        return Settings()
 
 
-def from_file(path: Path) -> Settings:
-    """Return what the file sets. UsageError names the first mistake and its place."""
-    settings, mistakes = usable(path)
+def from_file(path: Path, only: Collection[str] = ()) -> Settings:
+    """Return what the file sets. UsageError names the first mistake and its place; `only`: as for
+    `usable`."""
+    settings, mistakes = usable(path, only)
     if mistakes:
         raise UsageError(mistakes[0])
     return settings
 
 
-def usable(path: Path) -> tuple[Settings, list[str]]:
+def usable(path: Path, only: Collection[str] = ()) -> tuple[Settings, list[str]]:
     """Return what the file sets, without what is wrong, and each mistake with its place. UsageError
-    if the file cannot be read."""
+    if the file cannot be read. `only`: settings and sections, if the others do not matter."""
     text = file_text(path)
     if text is None:
         return Settings(), []
@@ -232,6 +238,8 @@ def usable(path: Path) -> tuple[Settings, list[str]]:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {printable(str(error), 200)}") from None
+    if only:
+        table = {name: value for name, value in table.items() if name in only}
     mistakes = []
     while (wrong := _mistake(table)) is not None:
         names, what = wrong

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.api import free
 from gputop.cli import main
 from gputop.commands.free import line_for, shell_line
 from gputop.commands.shared.hosts import answers_of, timeout_of
@@ -240,7 +241,8 @@ def test_usage(words: str, error: str, capfd: Capture) -> None:
 def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
     settings = Path(os.environ["XDG_CONFIG_HOME"], "gputop", "config.toml")
     settings.parent.mkdir(parents=True)
-    settings.write_text('[groups]\nlab = ["node[1-2]", "@more"]\nmore = ["node4"]\n')
+    groups = '[groups]\nlab = ["node[1-2]", "@more"]\nmore = ["node4"]\n'
+    settings.write_text(groups)
     (tmp_path / "hosts").write_text("node5\nnode1 # again\n")
     status, text, _ = gputop(capfd, "-H", "@lab", "--hosts", f"{tmp_path}/hosts", "--json")
     hosts = [json.loads(line)["host"]["requested_name"] for line in text.splitlines()]
@@ -248,6 +250,17 @@ def test_groups_and_files(capfd: Capture, tmp_path: Path) -> None:
     assert main(["config"]) == 0
     assert 'lab = ["node[1-2]", "@more"]' in capfd.readouterr().out
     assert main(["config", "--check"]) == 0
+    settings.write_text(f"intervall = 2\n{groups}")
+    status, text, errors = gputop(capfd, "-H", "@more", "topo")
+    assert (status, "\nnode4:\n" in text, errors) == (0, True, "")
+    with pytest.raises(UsageError, match="'@lab' names 3 hosts: give one"):
+        free(host="@lab")
+    settings.write_text(f"{groups}all = 5\n")
+    status, _, errors = gputop(capfd, "-H", "@more", "topo")
+    assert (status, errors.count("\n")) == (2, 2)
+    assert errors.startswith(f"gputop: {settings}, line 1: groups: Expected `array`, got `int`;")
+    with pytest.raises(UsageError, match="line 1: groups: Expected"):
+        free(host="@more")
     settings.write_text('[groups]\nlab = ["node[2-1]"]\n')
     assert main(["config", "--check"]) == 2
     assert f"{settings}: groups.lab: host 'node[2-1]' has a range" in capfd.readouterr().err

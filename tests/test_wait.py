@@ -268,11 +268,16 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
         ("-H a,b 12", "a PID belongs to one machine: give one host"),
         ("12 --webhook https://a/b", "unrecognized arguments: --webhook https://a/b"),
         ("12 --notify-command 'x", '"\'x" is not a command: No closing quotation'),
+        ("12 --notify --notify-command 'x", '"\'x" is not a command: No closing quotation'),
         ("12 --every 90", "argument --every: '90' is not a time from 0.1 to 60 seconds"),
         ("12 --idle 0", "argument --idle: '0' is not a time, as 90, 10m or 2h"),
     ],
 )
 def test_usage(words: str, error: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is wrong in settings that it has no need of does not matter."""
+    settings = Path(os.environ["XDG_CONFIG_HOME"], "gputop", "config.toml")
+    settings.parent.mkdir(parents=True)
+    settings.write_text("intervall = 2\n")
     assert main(["wait", *words.split(" ")][: None if words else 1]) == 2
     out, errors = capfd.readouterr()
     assert (out, errors.count("\n")) == ("", 1)

@@ -28,7 +28,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import coarse_duration, printable
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.settings import read_believed
+from gputop.settings import file_believed
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.follow import follow
 from gputop.sources.many import ask_hosts
@@ -249,9 +249,10 @@ class _Wait:
 def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
     """Return the functions that notify. UsageError for an invalid command: the user should
     know before the wait."""
-    settings, commands = read_believed(os.environ), []
+    commands: list[str] = []
     ways: list[Callable[[str], None]] = []
     if options.notify:
+        settings = file_believed(os.environ, ("notify", "notify_command"))
         ways.append(partial(notify.notify_terminal, manner=settings.notify))
         commands += [settings.notify_command] if settings.notify_command else []
     commands += [] if options.notify_command is None else [options.notify_command]

@@ -61,13 +61,16 @@ def _words_of(path: str) -> list[str]:
 
 
 def _settings() -> Settings:
-    from gputop.settings import Settings, read
+    from gputop.settings import Settings, settings_path, usable
 
     try:
-        return read(os.environ)
+        settings, mistakes = usable(settings_path(os.environ), ("groups", "cache_agent"))
     except UsageError as error:
         complain(f"{error}; its groups are not known")
         return Settings()
+    for mistake in mistakes:
+        complain(f"{mistake}; it is ignored")
+    return settings
 
 
 def answers_of(
