@@ -210,6 +210,9 @@ def test_gpus_get_free(machine: MachineFactory) -> None:
     never = Waiting(h200x8, "--free", "--min-free", "200G").ends()
     assert (never[0], never[1]) == (1, "")
     assert never[2].splitlines()[-1].startswith("gputop: there will never be enough GPUs: ")
+    status, out, errors = Waiting(machine("h100-mig"), "--free", "--gpu", "0").ends()
+    assert (status, errors) == (0, "")
+    assert re.fullmatch(r"GPU 0:13 is free on \S+", out)
 
 
 @pytest.mark.system

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gputop.allocation.gpu_watch import tally
-from gputop.allocation.taken import indices_of
+from gputop.allocation.taken import indices_of, numbered
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import (
@@ -22,7 +22,7 @@ from gputop.model.conditions.ended import (
     names_of,
 )
 from gputop.model.conditions.idle import IdleSpan
-from gputop.model.cuda.pick import PickRequest, choose
+from gputop.model.cuda.pick import PickRequest, choose_any
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
@@ -180,7 +180,7 @@ class UserLeaves:
 
 
 class GpusFree:
-    """Wait until there are enough GPUs for a job, by the rules of `gputop free`."""
+    """Wait until there are enough GPUs or MIG devices for a job, by the rules of `gputop free`."""
 
     needs_driver = True
 
@@ -197,7 +197,7 @@ class GpusFree:
             others = (str(gpu.index) for gpu in frame.gpus if gpu.index not in kept)
             exclude = (*self._request.exclude, *others)
             self._request = replace(self._request, exclude=exclude)
-        pick = choose([frame], self._request)
+        pick = choose_any([frame], self._request)
         if not pick.possible:
             for number, reason in pick.reasons.items():
                 complain(f"GPU {number}: {reason}")
@@ -213,13 +213,13 @@ class GpusFree:
             self._frames.clear()
             return None
         self._frames.append(frame)
-        pick = choose(self._frames, self._request)
+        pick = choose_any(self._frames, self._request)
         self.pending = f"GPUs ({tally(pick, self._request)})"
-        if pick.gpus is None or len(self._frames) < least:
+        if pick.parts is None or len(self._frames) < least:
             return None
-        are = "is" if len(pick.gpus) == 1 else "are"
+        are = "is" if len(pick.parts) == 1 else "are"
         word = "free" if pick.suitable == pick.free else "suitable"
-        return f"{indices_of(pick.gpus)} {are} {word} on {host_of(frame)}"
+        return f"{numbered(pick.numbers)} {are} {word} on {host_of(frame)}"
 
 
 class GpusIdle:
