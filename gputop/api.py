@@ -183,7 +183,8 @@ def choose(
     `free`. After an error the variables are as they were.
     """
     from gputop.allocation.gpu_watch import Watch
-    from gputop.allocation.reserve_watch import HELD, command_text, reserved, with_our_hold
+    from gputop.allocation.own import HELD, with_our_hold
+    from gputop.allocation.reserve_watch import command_text, reserved
     from gputop.allocation.taken import take
 
     request, seconds = _request(count, min_free, same_model), _seconds(wait)

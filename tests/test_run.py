@@ -303,7 +303,9 @@ def test_a_folder_that_is_wrong(h200x8: Machine, tmp_path: Path) -> None:
 @pytest.mark.system
 @needs_everybody
 def test_a_shell_reserves_one(h200x8: Machine) -> None:
-    reserve, run = (" ".join(f"'{word}'" for word in words) for words in (RESERVE, RUN))
+    reserve, run, free = (
+        " ".join(f"'{word}'" for word in words) for words in (RESERVE, RUN, [*GPUTOP, "free"])
+    )
     with Terminal(["sh"], env={**h200x8.env, "PS1": "$ "}, rows=24, cols=200) as terminal:
         terminal.send(f'eval "$({reserve} --for 10m)"; echo got $CUDA_VISIBLE_DEVICES\n'.encode())
         terminal.wait_for("got 2")
@@ -316,6 +318,8 @@ def test_a_shell_reserves_one(h200x8: Machine) -> None:
         assert 590 < lock.until - time.time() < 600
         terminal.send(f"{run} -- echo within $GPUTOP_RESERVATION\n".encode())
         terminal.wait_for(f"within {lock.pid}")
+        terminal.send(f"echo for $({free} --window 0)\n".encode())
+        terminal.wait_for("for 2")
         terminal.send(b"\x03\n")  # the keys are for the shell, and the holder is not there
         listed = h200x8.run([*GPUTOP, "reserve", "--list"]).stdout.splitlines()
         assert re.fullmatch(rf"2 +{ME} +{lock.pid} +\d+s  [\d: -]+  gputop reserve --for 10m00s",

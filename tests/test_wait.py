@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gputop.cli import main
 from gputop.commands.targets.selection import selection_of
-from gputop.commands.targets.wait_conditions import ProcessesEnd
+from gputop.commands.targets.wait_conditions import GpusFree, ProcessesEnd
+from gputop.model.cuda.pick import PickRequest
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import MigDevice, Reservation
 from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply
 from gputop.sources.source import Source
@@ -213,6 +216,25 @@ def test_gpus_get_free(machine: MachineFactory) -> None:
     status, out, errors = Waiting(machine("h100-mig"), "--free", "--gpu", "0").ends()
     assert (status, errors) == (0, "")
     assert re.fullmatch(r"GPU 0:13 is free on \S+", out)
+
+
+def test_ones_own_reservation_keeps_nobody_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of this machine, of this user, and of a process that GPUTOP_RESERVATION names."""
+    monkeypatch.setenv("GPUTOP_RESERVATION", "7,8")
+    own = Reservation(user=ME, since=0.0, pid=8)
+    others = [replace(own, pid=9), replace(own, pid=None), replace(own, user="else")]
+    slices = [
+        MigDevice(gi=i, ci=0, uuid=f"MIG-{i}", memory_total=GIB, memory_used=0, reservation=held)
+        for i, held in enumerate((*others, own))
+    ]
+    for gpus, free in (
+        ([gpu(i, reservation=held) for i, held in enumerate((*others, own))], "GPU 3"),
+        ([gpu(0, mig_mode=True, mig=tuple(slices))], "GPU 0:3"),
+    ):
+        now = frame(gpus)
+        condition = GpusFree(PickRequest(), ())
+        assert condition.begin(UnseenAtFirst(), now) == f"{free} is free on node"
+        assert GpusFree(PickRequest(), (), elsewhere=True).begin(UnseenAtFirst(), now) is None
 
 
 @pytest.mark.system

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
+from gputop.allocation.own import without_own
 from gputop.errors import DriverError, NotEnoughGpusError
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
 from gputop.model.health.free import is_free
@@ -92,7 +93,7 @@ class Watch:
             frame = wait_for_frame(self._source, self._is_over, math.inf)
         if frame.problem is not None:
             raise DriverError(str(frame.problem))
-        return Picked(frame, self._pick)
+        return Picked(self._frames[-1], self._pick)
 
     def _is_over(self, frame: Frame) -> bool:
         """Take a frame, and return whether there are enough GPUs or time is up."""
@@ -103,7 +104,7 @@ class Watch:
             return answers(frame) or (over and spent >= TIMEOUT)
         if spent < TIMEOUT and not answers(frame):
             return False
-        self._frames.append(frame)
+        self._frames.append(without_own(frame) if self._host is None else frame)
         if len(self._frames) < (self._frames.maxlen or 0):
             return False
         return self._decide(over)

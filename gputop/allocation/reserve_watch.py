@@ -7,19 +7,16 @@ watch that waits holds nothing: of several that wait, the first that finds enoug
 
 from __future__ import annotations
 
-import os
-import pwd
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from msgspec.structs import replace
-
 from gputop.allocation.gpu_watch import WINDOW, Watch
+from gputop.allocation.own import is_own, reserved_by, user_name
 from gputop.allocation.taken import Taken, take
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
-from gputop.model.machine.gpu import Gpu, Reservation
+from gputop.model.machine.gpu import Reservation
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Refresh
@@ -27,11 +24,6 @@ from gputop.reservations.folder import LockFolder
 from gputop.reservations.hold import Hold, tidy
 from gputop.reservations.locks import LockFile, read_locks
 
-HELD = "GPUTOP_RESERVATION"
-"""The variable with the PIDs of processes whose reservations a shell and its children may use."""
-_MOST_HELD = 64
-"""PIDs in that variable; each shell inside another adds one."""
-_DIGITS = 10
 _LOOKS = 2
 """Frames to wait for after a reservation: the last of them was begun after it."""
 
@@ -89,12 +81,11 @@ class ReservingWatch(Watch):
         there are now."""
         locks = read_locks(held=self._folder) if locks is None else locks
         own = {hold.name for hold in self.holds.values()}
-        others = {lock.uuid: _told(lock) for lock in reversed(locks)
-                  if lock.name not in own and not _is_ours(lock)}  # fmt: skip
-        frames = []
-        for frame in self._frames:
-            gpus = tuple(_reserved(gpu, others) for gpu in frame.gpus)
-            frames.append(replace(frame, gpus=gpus))
+        others = {lock.uuid: reservation for lock in reversed(locks)
+                  if lock.name not in own and not is_own(reservation := _told(lock))}  # fmt: skip
+        frames = [
+            reserved_by(frame, lambda part: others.get(part.uuid or "")) for frame in self._frames
+        ]
         return choose_any(frames, self._request)
 
     def _is_still_good(self) -> bool:
@@ -155,43 +146,9 @@ def command_text(program: Sequence[str]) -> str:
     return printable(" ".join(words), 400)
 
 
-def with_our_hold(environ: Mapping[str, str]) -> str:
-    """Return the value of HELD that adds this process: its children may use what it holds."""
-    own = str(os.getpid())
-    others = [pid for pid in _pids_in(environ) if pid != own]
-    return ",".join([*others[1 - _MOST_HELD :], own])
-
-
-def _pids_in(environ: Mapping[str, str]) -> list[str]:
-    """Return the PIDs in HELD, and nothing else that may be in it: a shell will read it."""
-    words = environ.get(HELD, "").split(",")
-    return [word for word in words if word.isascii() and word.isdecimal() and len(word) <= _DIGITS]
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user, or the number if there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def _is_later(lock: LockFile, own: LockFile | None) -> bool:
     """Return whether a reservation was made after ours of the same GPU, if there is one."""
     return own is not None and (lock.since, lock.name) > (own.since, own.name)
-
-
-def _is_ours(lock: LockFile) -> bool:
-    """Return whether `gputop reserve` or `run` holds the lock for the shell that this runs in."""
-    return lock.uid == os.geteuid() and str(lock.pid) in _pids_in(os.environ)
-
-
-def _reserved(gpu: Gpu, reservations: Mapping[str, Reservation]) -> Gpu:
-    """Return a GPU with its reservation, and those of its MIG devices."""
-    mig = gpu.mig and tuple(
-        replace(device, reservation=reservations.get(device.uuid or "")) for device in gpu.mig
-    )
-    return replace(gpu, reservation=reservations.get(gpu.uuid or ""), mig=mig)
 
 
 def _told(lock: LockFile) -> Reservation:

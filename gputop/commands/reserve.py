@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import NoReturn
 
-from gputop.allocation.reserve_watch import HELD, reserved, user_name, with_our_hold
+from gputop.allocation.own import HELD, user_name, with_our_hold
+from gputop.allocation.reserve_watch import reserved
 from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import GputopError

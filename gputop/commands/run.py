@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from gputop.allocation.gpu_watch import Watch
-from gputop.allocation.reserve_watch import HELD, command_text, reserved, with_our_hold
+from gputop.allocation.own import HELD, with_our_hold
+from gputop.allocation.reserve_watch import command_text, reserved
 from gputop.allocation.taken import take
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import ProgramError, UsageError

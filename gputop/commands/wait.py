@@ -149,8 +149,9 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
                          "--idle")  # fmt: skip
     _check_companions(options)
     if options.count is not None:
-        request = pick_request(options, elsewhere=bool(options.hosts))
-        return lambda: GpusFree(request, options.gpu)
+        elsewhere = bool(options.hosts)
+        request = pick_request(options, elsewhere)
+        return lambda: GpusFree(request, options.gpu, elsewhere)
     if options.idle is not None:
         limit = (5.0 if options.below is None else options.below) / 100
         return lambda: GpusIdle(options.idle, limit, options.gpu, options.every)

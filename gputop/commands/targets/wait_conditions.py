@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gputop.allocation.gpu_watch import tally
+from gputop.allocation.own import without_own
 from gputop.allocation.taken import indices_of, numbered
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
@@ -184,8 +185,9 @@ class GpusFree:
 
     needs_driver = True
 
-    def __init__(self, request: PickRequest, gpus: Sequence[str]) -> None:
-        self._request, self._gpus = request, gpus
+    def __init__(self, request: PickRequest, gpus: Sequence[str], elsewhere: bool = False) -> None:
+        """`elsewhere`: on another machine, where our own reservations mean nothing."""
+        self._request, self._gpus, self._elsewhere = request, gpus, elsewhere
         self._frames: deque[Frame] = deque(maxlen=_FRAMES)
         self.pending = ""
 
@@ -212,7 +214,7 @@ class GpusFree:
         if frame.problem is not None:
             self._frames.clear()
             return None
-        self._frames.append(frame)
+        self._frames.append(frame if self._elsewhere else without_own(frame))
         pick = choose_any(self._frames, self._request)
         self.pending = f"GPUs ({tally(pick, self._request)})"
         if pick.parts is None or len(self._frames) < least:
