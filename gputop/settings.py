@@ -431,9 +431,9 @@ def session_of(options: Namespace) -> Session:
     flags = {name: getattr(options, name) for name in _FLAGS}
     given = {name: value for name, value in flags.items() if value is not None}
     fields = msgspec.structs.asdict(settings) | given
-    anywhere = bool(options.demo or options.hosts)
+    elsewhere = options.demo, options.hosts, options.prometheus, options.command == "replay"
     try:
-        fields["user"] = user_named(fields["user"], anywhere, "user of the settings:")
+        fields["user"] = user_named(fields["user"], any(elsewhere), "user of the settings:")
     except UsageError as error:  # the command line has checked -u already
         complain(f"{error}; everybody's processes are shown")
         fields["user"] = None

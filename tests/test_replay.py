@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputop.parser import parse
+from gputop.settings import session_of
 from tests.builders_tui import NOON
 from tests.terminal import Terminal
 from tests.tui.live import GPUTOP, restored
@@ -32,6 +33,16 @@ def refused(*arguments: str) -> tuple[int, str]:
 )  # fmt: skip
 def test_a_span_is_no_option(words: list[str], at: str | None) -> None:
     assert parse(["replay", *words]).at == at
+
+
+def test_a_user_of_a_recording_may_be_no_user_of_this_machine(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["replay"], ["--prometheus", "http://p"]):
+        options = parse(words)
+        options.user = "nobody-like-that"
+        assert session_of(options).user == "nobody-like-that"
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.system
