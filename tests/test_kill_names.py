@@ -143,6 +143,19 @@ def test_what_names_nothing_means_nobody(seen: tuple[Machine, Frame]) -> None:
         assert raised.value.exit_code == 2, words
 
 
+@pytest.mark.system
+def test_a_pid_of_somebody_else_is_not_said_to_be_on_no_gpu(seen: tuple[Machine, Frame]) -> None:
+    _, frame = seen
+    pid, other = str(frame.processes[0].pid), ["--user", "+4294967290"]
+    for more, why in (
+        (other, "no process of --user on a GPU"),
+        ([*other, "--gpu", "0"], "no process of --user on a GPU of --gpu"),
+        (["--gpu", "1"], "not on a GPU of --gpu"),
+    ):
+        with pytest.raises(GputopError, match=f"process {pid} is {why}$"):
+            targets(frame, pid, *more)
+
+
 def meant(here: Machine, *words: str) -> tuple[int, set[str]]:
     """The status of a dry run, and the names of the processes that it would end."""
     done = kill(here, "--dry-run", *words)

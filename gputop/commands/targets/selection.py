@@ -159,6 +159,8 @@ class ProcessSelector:
         for pid in selection.pids:
             if pid not in targets:
                 where = "not on a GPU of --gpu" if selection.gpus else "on no GPU"
+                if selection.user is not None:
+                    where = f"no process of --user on a GPU{' of --gpu' * bool(selection.gpus)}"
                 nor = ", nor is one that it started" * selection.descendants
                 raise GputopError(f"process {pid} is {where}{nor}")
         return tuple(targets[pid] for pid in selection.pids)
