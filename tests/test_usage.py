@@ -99,6 +99,10 @@ def test_work_that_is_not_known_is_not_zero(
     assert [name for name, cell in row.items() if cell == ""] == [
         "worked_gpu_hours", "idle_gpu_hours", "peak_memory_bytes", "energy_kwh"
     ]  # fmt: skip
+    idle = record(tmp_path / "b.gputop", [replace(each, processes=()) for each in frames])
+    assert "nobody: 1.00 GPU-hours, -\n" in usage(capfd, idle)[1]
+    values = json.loads(usage(capfd, idle, "--json")[1])
+    assert (values["unheld_gpu_hours"], values["unheld_kwh"]) == (1.0, None)
 
 
 def test_little_is_not_nothing_and_a_long_name_is_cut(

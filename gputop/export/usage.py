@@ -3,7 +3,7 @@
 JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`, and
 
 unheld_gpu_hours   hours in which no process held a GPU, or a part of it
-unheld_kwh         the energy of those hours, as far as known
+unheld_kwh         the energy of those hours as far as known, null if none is
 unknown_gpu_hours  hours of which it is not known whether the GPU was held, by reason: silent,
                    unlisted, instance (`model.usage.count`)
 hosts              for each host: recorded, missing and unread seconds, and the number of gaps
@@ -68,6 +68,11 @@ FIGURES: dict[str, Callable[[UsageRow], float | None]] = {
 """The figures of a row in JSON and CSV; see `model.usage.count`."""
 
 
+def _unheld_kwh(report: UsageTotals) -> float | None:
+    """Return the energy of unheld hours as far as known; None if none is."""
+    return None if report.unheld > 0 == report.unheld_energy else report.unheld_energy / _KWH
+
+
 def _sorted_rows(report: UsageTotals) -> list[tuple[UsageKey, UsageRow]]:
     """Return the rows, those with most hours held first."""
     return sorted(
@@ -107,13 +112,16 @@ def _shown_rows(report: UsageTotals) -> Iterator[tuple[UsageKey, UsageRow]]:
 
 def _cells(key: UsageKey, row: UsageRow) -> list[str]:
     hours = (_figure(FIGURES[name](row)) for name in list(FIGURES)[:4])
-    energy = _figure(FIGURES["energy_kwh"](row))
     return [
         *(printable(cell or "", _WIDEST) for cell in key),
         *hours,
         size(row.peak_memory),
-        energy if energy == MISSING else f"{energy} kWh",
+        _energy(FIGURES["energy_kwh"](row)),
     ]
+
+
+def _energy(value: float | None) -> str:
+    return MISSING if value is None else f"{_figure(value)} kWh"
 
 
 def _figure(value: float | None) -> str:
@@ -129,8 +137,7 @@ def notes(report: UsageTotals) -> list[str]:
 
 
 def _time_notes(report: UsageTotals) -> Iterator[str]:
-    hours, energy = _figure(report.unheld / _HOUR), _figure(report.unheld_energy / _KWH)
-    yield f"nobody: {hours} GPU-hours, {energy} kWh"
+    yield f"nobody: {_figure(report.unheld / _HOUR)} GPU-hours, {_energy(_unheld_kwh(report))}"
     if report.unknown:
         reasons = ", ".join(
             f"{_figure(seconds / _HOUR)} {_REASONS[reason]}"
@@ -171,7 +178,7 @@ def usage_json(report: UsageTotals) -> str:
             "rows": [_fields(report, key, row) for key, row in _sorted_rows(report)],
             "total": _figures(report.total),
             "unheld_gpu_hours": _rounded(report.unheld / _HOUR),
-            "unheld_kwh": _rounded(report.unheld_energy / _KWH),
+            "unheld_kwh": _rounded(_unheld_kwh(report)),
             "unknown_gpu_hours": unknown,
             "hosts": [_host(name, coverage) for name, coverage in report.coverages.items()],
             "losses": list(report.losses),
