@@ -125,11 +125,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     panes: Annotated[tuple[Pane, ...], Meta(description="the panes that are shown at first")] = (
         PANES
     )
-    processes: ProcessSettings = ProcessSettings()
-    thresholds: Thresholds = Thresholds()
-    keys: Annotated[
-        dict[str, str], Meta(description='other keys by id, as "main.filter" = "slash,ctrl+f"')
-    ] = {}
     cache_agent: Annotated[
         bool,
         Meta(
@@ -137,6 +132,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "~/.cache/gputop: the next login sends 2 kB instead of 105"
         ),
     ] = False
+    processes: ProcessSettings = ProcessSettings()
+    thresholds: Thresholds = Thresholds()
+    keys: Annotated[
+        dict[str, str], Meta(description='other keys by id, as "main.filter" = "slash,ctrl+f"')
+    ] = {}
     groups: Annotated[
         dict[str, tuple[str, ...]],
         Meta(description='hosts that -H @NAME stands for, as lab = ["node[01-16]", "bob@gpu1"]'),

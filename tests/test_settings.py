@@ -145,6 +145,7 @@ def test_the_command_prints_a_file_that_says_the_same(
     assert read(tmp_path, printed) == from_file(path)
     assert read(tmp_path, gputop(here, "config", "--default").stdout) == Settings()
     assert gputop(here, "config", "--check").stdout == f"{path}: no mistakes\n"
+    assert "the next login sends 2 kB instead of 105\ncache_agent = false\n" in printed
 
 
 @pytest.mark.system
