@@ -9,6 +9,7 @@ rules.yml      recording rules and alerts on gputop's own names
 dashboard.json a dashboard for Grafana, of gputop's own names
 
 A GPU that does not answer has no values: its last ones would look like an idle or a busy GPU.
-`gputop_gpu_up` always has a sample, `gputop_gpu_reading_age_seconds` unless the GPU has an error.
+While the driver can be read, `gputop_gpu_up` has a sample of each GPU, and
+`gputop_gpu_reading_age_seconds` unless the GPU has an error.
 Users rely on the names of metrics, as on the fields of the JSON.
 """

@@ -31,7 +31,7 @@ def is_read(gpu: Gpu) -> bool:
 
 
 def add_up(out: Families, gpu: Gpu) -> None:
-    """Add whether a GPU answers, which each GPU that is known always has."""
+    """Add whether a GPU answers, which each GPU of a frame has."""
     help_ = "Whether the GPU answered: 0 is hung or lost"
     out.add("gputop_gpu_up", help_, is_read(gpu), **labels_of(gpu))
 
