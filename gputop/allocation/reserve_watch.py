@@ -60,7 +60,7 @@ class ReservingWatch(Watch):
         self._pick = self._choose()
         if not self._pick.gpus:
             return self._gives_up(over)
-        with self._exclusive() as held:
+        with self._folder.exclusive() as held:
             if held:
                 tidy(self._folder)
             self._pick = self._choose()
@@ -100,15 +100,6 @@ class ReservingWatch(Watch):
         there = {part.uuid for part in parts if part.number not in pick.reasons}
         return there >= self.holds.keys()
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[bool]:
-        was_kept, path = self._folder.is_kept, self._folder.path
-        with self._folder.exclusive() as held:
-            if self._folder.is_kept and not was_kept:
-                self._say(f"somebody keeps {path} locked: gputop continues without its lock;"
-                          f" fuser -v {path} shows who")  # fmt: skip
-            yield held
-
     def _hold(self, uuids: Sequence[str]) -> None:
         until = None if self._lasts is None else time.time() + self._lasts
         for uuid in uuids:
@@ -130,7 +121,7 @@ def reserved(
 
     ReservationError, DriverError, SourceError, NotEnoughGpusError.
     """
-    with LockFolder() as folder:
+    with LockFolder(say) as folder:
         watch = ReservingWatch(folder, request, command, lasts, wait, window, say)
         try:
             taken = take(watch.watch(), request, by_uuid)

@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gputop.deadline import within
@@ -75,8 +75,9 @@ def open_to_read(path: str) -> int:
 class LockFolder:
     """The folder to take reservations in; a context manager."""
 
-    def __init__(self) -> None:
-        """Open the folder, or make it. ReservationError."""
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Open the folder, or make it; `say` is told who keeps it locked. ReservationError."""
+        self._say = say
         try:
             self.path, self.descriptor = within(_TIMEOUT, _open)
         except TimeoutError:
@@ -112,6 +113,9 @@ class LockFolder:
         except OSError as error:
             raise ReservationError(f"{self.path} cannot be locked: {error.strerror}") from None
         self.is_kept = not is_locked
+        if self.is_kept:
+            self._say(f"somebody keeps {self.path} locked: gputop continues without its lock;"
+                      f" fuser -v {self.path} shows who")  # fmt: skip
         return is_locked
 
 
