@@ -234,18 +234,11 @@ def open_parent(path: str, make: bool = False) -> tuple[Folder, str]:
     return folder, name
 
 
-def create_file(path: str, data: bytes) -> None:
-    """Write a new file in a folder that the user chose, unchecked; FileExistsError, OSError."""
-    folder, name = _named(path)
-    with folder:
-        folder.create(name, data)
-
-
-def publish_file(path: str, data: bytes, mode: int) -> None:
-    """Write a file for others in a folder that the user chose, unchecked. OSError."""
-    folder, name = _named(path)
-    with folder:
-        folder.publish(name, data, mode)
+def chosen_parent(path: str) -> tuple[Folder, str]:
+    """Return the folder of a file that the user chose, unchecked, and its name there. OSError."""
+    parent, name = os.path.split(os.path.abspath(path))
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    return Folder(os.open(parent, flags), parent), name
 
 
 def lock_file(descriptor: int, seconds: float) -> bool:
@@ -263,12 +256,6 @@ def lock_file(descriptor: int, seconds: float) -> bool:
             if time.monotonic() >= end:
                 return False
         time.sleep(0.002 + 0.028 * os.urandom(1)[0] / 255)
-
-
-def _named(path: str) -> tuple[Folder, str]:
-    parent, name = os.path.split(os.path.abspath(path))
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    return Folder(os.open(parent, flags), parent), name
 
 
 def _walk(path: str, make: bool, to_file: bool) -> tuple[Folder, str]:

@@ -17,7 +17,7 @@ from gputop.commands.config import document
 from gputop.commands.shared.versions import versions
 from gputop.errors import GputopError, UsageError
 from gputop.export.json import frame_json
-from gputop.files import create_file, reason_of
+from gputop.files import chosen_parent, reason_of
 from gputop.model.doctor.redaction import LEFT_OUT
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
@@ -43,7 +43,9 @@ def harmless_check(check: Finding) -> Finding:
 def write_archive(path: str, texts: dict[str, str]) -> None:
     """Write texts by name into a new .tar.gz that only its user can read. GputopError."""
     try:
-        create_file(path, _archive(texts))
+        parent, name = chosen_parent(path)
+        with parent:
+            parent.create(name, _archive(texts))
     except FileExistsError:
         raise GputopError(f"{printable(path)} exists: give another name") from None
     except (OSError, ValueError) as error:

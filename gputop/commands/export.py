@@ -23,7 +23,7 @@ from gputop.commands.shared.server_options import (
 )
 from gputop.commands.shared.unit import unit_command
 from gputop.errors import DriverError, GputopError, UsageError
-from gputop.files import publish_file, reason_of
+from gputop.files import chosen_parent, reason_of
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.output import complain, write
@@ -239,7 +239,9 @@ def _write_files(options: argparse.Namespace, exposition: Exposition) -> int:
 def _publish(folder: str, exposition: Exposition) -> None:
     path = os.path.join(folder, _FILE)
     try:
-        publish_file(path, exposition.text(), 0o644)
+        parent, name = chosen_parent(path)
+        with parent:
+            parent.publish(name, exposition.text(), 0o644)
     except (OSError, ValueError) as error:
         raise GputopError(f"{printable(path)} cannot be written: {reason_of(error)}") from None
 
