@@ -159,25 +159,7 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gputop.api import (
-        CudaDevice,
-        DriverError,
-        Gpu,
-        GputopError,
-        Host,
-        LoginError,
-        MachineSnapshot,
-        Mapping,
-        NotEnoughGpusError,
-        Process,
-        SourceError,
-        UsageError,
-        choose,
-        free,
-        mapping,
-        snapshot,
-        watch,
-    )
+    from gputop.api import *
 else:
 
     def __getattr__(name: str) -> object:
