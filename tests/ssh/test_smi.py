@@ -153,6 +153,14 @@ def test_a_gpu_that_goes_away_in_the_middle_and_the_end() -> None:
         read(["end"], reader)
 
 
+def test_why_nvidia_smi_fails_may_take_several_lines() -> None:
+    why = "Failed to initialize NVML: Driver/library mismatch", "NVML library version: 570.124"
+    with pytest.raises(SourceError, match="ended there: {}; {}$".format(*why)):
+        read([*head(), *(f"said {line}" for line in (*why, why[1], "")), "end"])
+    with pytest.raises(SourceError, match="ended there: it printed nothing"):
+        read([*head(), "said ", "end"])
+
+
 def test_questions_have_an_answer() -> None:
     """Between frames, each in its turn."""
     reader = SmiReader(1.0)

@@ -29,7 +29,7 @@ from gputop.model.health.unaccounted import unaccounted
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.proc_stat import ProcStat
-from gputop.model.machine.text import MIB, printable
+from gputop.model.machine.text import MIB, is_blank, printable
 from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
@@ -60,8 +60,10 @@ _COMMAND_TURNS = 60
 _SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another namespace PIDs are not the driver's."""
-_FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "page", "space", "said",
-          "MemTotal:", "MemAvailable:"}  # fmt: skip
+_FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "page", "space", "MemTotal:",
+          "MemAvailable:"}  # fmt: skip
+_MOST_SAID = 3
+"""Lines in which nvidia-smi says why it ends, as in a mismatch of versions: the last are kept."""
 _HERTZ = 100
 """USER_HZ of every Linux that NVIDIA has a driver for."""
 _LEAST = 0.05
@@ -192,6 +194,7 @@ class SmiReader:
         self._kept = 0
         """Characters since the last Frame."""
         self._before: Counters | None = None
+        self._said: deque[str] = deque(maxlen=_MOST_SAID)
         self._refused: deque[Reply] = deque(maxlen=_MOST_REFUSED)
 
     def refuse(self, data: bytes) -> None:
@@ -220,9 +223,11 @@ class SmiReader:
         if kind == "gpu":
             return self._add_gpu(text.split(", "))
         if kind == "end":
-            said = printable(self._facts.get("said", "it printed nothing"), 200)
+            said = printable("; ".join(self._said) or "it printed nothing", 200)
             raise SourceError(f"nvidia-smi has ended there: {said}")
-        if kind == "app":
+        if kind == "said" and not is_blank(text) and text not in self._said:
+            self._said.append(text)
+        elif kind == "app":
             self._apps.append(text.split(" "))
         elif kind == "stat" and (stat := stat_of(text)) is not None:
             self._stats[stat[0]] = stat[1]
