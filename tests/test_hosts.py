@@ -24,7 +24,9 @@ from gputop.commands.shared.hosts import answers_of, timeout_of
 from gputop.errors import SourceError, UsageError
 from gputop.model.doctor.check import frame_checks
 from gputop.parser import parse
-from gputop.sources.many import first_fitting
+from gputop.sources.feed import NO_THREAD
+from gputop.sources.follow_hosts import HostFollower
+from gputop.sources.many import ask_hosts, first_fitting
 from gputop.sources.ssh.names import HostName, parse_hosts
 from tests.builders import frame
 from tests.conftest import MachineFactory, needs_everybody
@@ -356,6 +358,25 @@ def test_the_first_named_of_those_that_answer_together() -> None:
     chosen, answers = first_fitting((c, d), ask, lambda _: False, 0.1)
     assert (chosen, str(answers[c])) == (None, "no complete answer within 0.1 s")
     never.set()
+
+
+def test_hosts_for_which_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this user has as many as he may, those that have one are closed as well."""
+    hosts, start, started = parsed("a,b,c"), threading.Thread.start, list[threading.Thread]()
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    told = {host.requested_name: str(answer) for host, answer in ask_hosts(hosts, lambda _: "yes")}
+    assert (told["a"], told["b"], told["c"]) == ("yes", NO_THREAD, NO_THREAD)
+    started.clear()
+    with pytest.raises(SourceError, match="no thread can be started"):
+        HostFollower(hosts, 1.0, demo=True)
+    assert not started[0].is_alive()
 
 
 def test_hosts_are_named_at_the_end_in_their_order(capfd: Capture) -> None:

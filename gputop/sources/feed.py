@@ -30,7 +30,13 @@ def close_all(sources: Sequence[Source]) -> None:
     if len(sources) == 1:
         sources[0].close()
         return
-    wait_for_all([Call(source.close) for source in sources], _CLOSING)
+    calls = []
+    for source in sources:
+        try:
+            calls.append(Call(source.close))
+        except RuntimeError:  # no thread can be started
+            source.close()
+    wait_for_all(calls, _CLOSING)
 
 
 class Feed:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.text import printable
+from gputop.sources.feed import NO_THREAD
 from gputop.sources.ssh.names import HostName
 
 T = TypeVar("T")
@@ -33,11 +34,14 @@ def ask_hosts(
     def run(host: H) -> None:
         answers.put((host, _answer(host, ask)))
 
-    threads = [threading.Thread(target=run, args=(host,), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
+    asked = list(hosts)
+    for host in asked:
+        try:
+            threading.Thread(target=run, args=(host,), daemon=True).start()
+        except RuntimeError:
+            answers.put((host, SourceError(NO_THREAD)))
     end = None if timeout is None else time.monotonic() + timeout
-    for _ in threads:
+    for _ in asked:
         left = silence() if end is None else end - time.monotonic()
         try:
             answer = answers.get(timeout=None if left == math.inf else max(0.0, left))
