@@ -145,6 +145,8 @@ def test_there_may_be_no_slurm_job_and_no_standard_input() -> None:
         parse_hosts(["-"], {}, {}, None)
     with pytest.raises(UsageError, match="-H names no host"):
         parse_hosts(["-"], {}, {}, io.StringIO("# none\n"))
+    with pytest.raises(UsageError, match="no text in utf-8"):
+        parse_hosts(["-"], {}, {}, io.TextIOWrapper(io.BytesIO(b"n\xf6de1\n"), "utf-8"))
 
 
 def test_a_line_for_a_shell_has_nothing_in_it_that_a_remote_chose() -> None:

@@ -162,7 +162,12 @@ class _Reader:
     def _standard_input(self) -> list[str]:
         if self._stdin is None:
             raise UsageError("-H -: standard input is closed")
-        text = self._stdin.read(MOST_CHARACTERS + 1)
+        try:
+            text = self._stdin.read(MOST_CHARACTERS + 1)
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"-H -: standard input is no text in {error.encoding}: convert the list to that"
+            ) from None
         if len(text) > MOST_CHARACTERS:
             raise UsageError("-H -: standard input is too long for a list of hosts")
         return words_in(text)
