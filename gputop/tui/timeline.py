@@ -130,7 +130,8 @@ class Timeline:
         try:
             playback = self._playback or self._begin()
             if playback is None:
-                return "no history yet"
+                is_kept = self.machine.feed.source.past is not None
+                return "no history yet" if is_kept else "no history is kept of this machine"
             move(playback)
         except GputopError as error:
             return str(error)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.sources.prometheus.host import FallbackSource
 from gputop.sources.ssh.names import HostName, plain_host
 from tests.cluster.series import gputop, serving, up
 from tests.conftest import MachineFactory, rest_long
@@ -46,6 +47,13 @@ def test_a_host_opens_over_ssh_or_else_as_prometheus_knows_it(
         terminal.send(b"qq")
         assert terminal.exit_code(5) == 0
         assert restored(terminal)
+
+
+def test_what_ssh_brings_of_a_host_is_remembered_while_it_is_open() -> None:
+    opened = FallbackSource("node:9835", 1.0, make=pytest.fail)
+    for wanted in (True, False):
+        opened.remember(wanted)
+        assert (opened.past is not None) == wanted
 
 
 def test_a_server_that_says_nothing_holds_up_no_key() -> None:

@@ -345,7 +345,9 @@ def test_over_ssh(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> None:
     host = sshd.host("old", kept("h200x8").env, path=path)
     before = sshd.files(host)
     with source(host, 0.2) as opened:
+        opened.remember(True)
         frame = first_frame(opened)
+        assert opened.past is None
         assert [gpu.mig_mode for gpu in frame.gpus] == [None] * 8
         assert frame.host.requested_name == "old"
         assert opened.link[:3] == ("connected", "nvidia-smi", WORDS)

@@ -232,9 +232,11 @@ async def test_the_graphs_end_where_the_past_is() -> None:
 async def test_nothing_to_go_back_to() -> None:
     async with shown(second(0)) as screen:
         await screen.press(",")
-        assert "no history yet" in screen.lines[-1]
+        assert "no history is kept of this machine" in screen.lines[-1]
     source = Remembering()
-    async with shown(size=(120, 40), source=source) as screen:
+    async with shown(second(0), size=(120, 40), source=source) as screen:
+        await screen.press(",")
+        assert "no history yet" in screen.lines[-1]
         await screen.show(source.tell(second(0)))
         await screen.press("<")
         assert "nothing older is in memory" in screen.lines[-1]

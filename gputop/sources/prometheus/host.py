@@ -28,7 +28,7 @@ from gputop.sources.prometheus.frames import (
     value_queries,
 )
 from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, number_of
-from gputop.sources.source import Source
+from gputop.sources.source import Past, Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource
 
@@ -117,6 +117,15 @@ class FallbackSource(Source):
         if self._known is not None:
             return self._known.link._replace(words=self._why)
         return (self._ssh and self._ssh.link) or HostLink("connecting")
+
+    @property
+    def past(self) -> Past | None:
+        """What ssh brought; of what Prometheus knows there is none."""
+        return None if self._ssh is None or self._known is not None else self._ssh.past
+
+    def remember(self, wanted: bool) -> None:
+        if self._ssh is not None:
+            self._ssh.remember(wanted)
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`. SourceError, with both reasons, if neither knows anything."""

@@ -11,6 +11,7 @@ from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import ANSWER, SILENCE
 from gputop.sources.agent_source import AgentSource
 from gputop.sources.ask import TIMEOUT
+from gputop.sources.source import Past, is_smi_only
 from gputop.sources.ssh.connection import AgentOptions, Connection
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import PING_INTERVAL
@@ -50,6 +51,11 @@ class SshSource(AgentSource[Connection]):
     @property
     def link(self) -> HostLink:
         return self._connection.link
+
+    @property
+    def past(self) -> Past | None:
+        """None also where only nvidia-smi is read: what is remembered are lines of an agent."""
+        return None if is_smi_only(self) else super().past
 
     @property
     def link_finding(self) -> Finding | None:
