@@ -18,12 +18,13 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A roomy machine, one that has just enough, a full one, and one with a name of no host."""
+    """A roomy machine, one that has just enough, a full one, and two with names of no host."""
     machines = [
         gputop("roomy", (0,) * 8, model="NVIDIA H100 80GB HBM3"),
         gputop("fits", (0, 0.9, 0, 0), model="NVIDIA H100 80GB HBM3"),
         gputop("full", (0.9, 0.9, 0.1), model="NVIDIA H100 80GB HBM3"),
         gputop("-oProxyCommand=x", (0, 0, 0), model="NVIDIA H100 80GB HBM3"),
+        gputop("cluster1/node5", (0, 0), model="NVIDIA A2"),
         gputop("other", (0, 0, 0), model="NVIDIA L40S"),
     ]
     with serving(tmp_path_factory.mktemp("free"), *machines) as prometheus:
@@ -57,6 +58,14 @@ def test_json_and_more_than_one_host_has(server: Prometheus) -> None:
     )
     done = free("--prometheus", server.url, "--model", 'B200"}')
     assert done.stderr == "gputop: no host has a free GPU with 'B200\"}' in its model's name\n"
+
+
+def test_free_gpus_of_a_host_that_ssh_cannot_reach(server: Prometheus) -> None:
+    done = free("--prometheus", server.url, "--model", "A2")
+    assert done.stderr == (
+        "gputop: no host with a name that ssh takes has 1 free GPU of one model with 'A2' in its "
+        "name: the most are 2 A2 on cluster1/node5:9835\n"
+    )
 
 
 def test_a_shell_there(server: Prometheus) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.errors import GputopError
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.text import printable, short_name
+from gputop.model.machine.text import counted, printable, short_name
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Exporter
 from gputop.sources.prometheus.host import PrometheusSource
@@ -34,10 +34,10 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
     """Return the machine with the fewest free GPUs that are enough, so that large jobs find room
     elsewhere. They are of one model, with `model` in its name. GputopError if there is none."""
     free = _free(queries, f"(?is).*{re.escape(model)}.*" if model else "")
-    counted = f"count by (host, model, exporter) ({free})"
+    counts = f"count by (host, model, exporter) ({free})"
     exporters = {exporter.name: exporter for exporter in queries.site.exporters}
-    counts = queries.client.query(f"bottomk({_MOST}, {counted} >= {count})")
-    for series in sorted(counts, key=lambda series: (series.value, host_of(series))):
+    enough = queries.client.query(f"bottomk({_MOST}, {counts} >= {count})")
+    for series in sorted(enough, key=lambda series: (series.value, host_of(series))):
         label = host_of(series)
         plain = plain_host(label)
         exporter = exporters.get(series.labels.get("exporter", ""))
@@ -46,12 +46,14 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
         gpus = _gpus_of(queries, series, free)
         if len(gpus) >= count:
             return FreeHost(plain, gpus[:count], _age_of(queries, label), exporter)
-    wanted = f"{count} free GPUs of one model" + (f" with {model!r} in its name" if model else "")
-    best = queries.client.query(f"topk(1, {counted})")
+    wanted = f"{counted(count, 'free GPU')} of one model"
+    wanted += f" with {model!r} in its name" if model else ""
+    best = queries.client.query(f"topk(1, {counts})")
     if not best:
         of = f" with {model!r} in its model's name" if model else ""
         raise GputopError(f"no host has a free GPU{printable(of, 200)}")
-    raise GputopError(f"no host has {printable(wanted, 200)}: {_most(best[0])}")
+    no_host = "no host with a name that ssh takes" if best[0].value >= count else "no host"
+    raise GputopError(f"{no_host} has {printable(wanted, 200)}: {_most(best[0])}")
 
 
 def _free(queries: ClusterQueries, model: str) -> str:
