@@ -106,7 +106,11 @@ def test_a_gpu_that_hangs_has_its_sentence(queries: ClusterQueries) -> None:
     assert not_free(frame, idle) is None
 
 
-def test_one_that_is_down_says_why(queries: ClusterQueries) -> None:
+def test_one_that_is_down_says_why(
+    queries: ClusterQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was not when its row was asked for."""
+    monkeypatch.setitem(vars(queries), "down", [])
     words = "no GPUs of down:9835 now: down: the NVIDIA driver does not answer"
     with pytest.raises(SourceError, match=words):
         opened(queries, "down:9835")

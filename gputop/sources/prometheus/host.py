@@ -73,8 +73,8 @@ class PrometheusSource(AgentlessSource):
         frame = frames_now(self._queries, [self.host]).get(self.host)
         if frame is None:
             name = printable(self.host, LONGEST)
-            why = {node.host: f": {node.problem}" for node in self._queries.down}.get(name, "")
-            raise SourceError(f"Prometheus knows of no GPUs of {name} now{why}")
+            down = {node.host: f": {node.problem}" for node in self._queries.down_now()}
+            raise SourceError(f"Prometheus knows of no GPUs of {name} now{down.get(name, '')}")
         return frame
 
     def _past(self, now: Frame) -> Iterator[Frame]:

@@ -71,6 +71,10 @@ class ClusterQueries:
     @cached_property
     def down(self) -> list[ClusterNode]:
         """The machines that nothing is known of, when that was first asked. SourceError."""
+        return self.down_now()
+
+    def down_now(self) -> list[ClusterNode]:
+        """Return the machines that nothing is known of. SourceError."""
         return hosts_down(self.site, self.client, self.ask)
 
     def sums(self) -> Cluster:
