@@ -83,7 +83,7 @@ class Recording:
         left, complaint = _MOST_SAMPLES, f"{self.path} has too much to be read at once"
         for number, path in enumerate(reversed(paths)):
             if left < 0 or number >= MOST_FILES:
-                self._unreadable.append(f"{complaint}: {len(paths) - number} files are left out")
+                self._unreadable.append(f"{complaint}: the oldest files are left out")
                 break
             try:
                 file = DataFile(path)

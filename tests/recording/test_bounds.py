@@ -20,6 +20,7 @@ from gputop.model.usage.grouping import COLUMNS
 from gputop.protocol.codec import encode_line
 from gputop.protocol.messages import AgentMessage, Hello
 from gputop.protocol.split import Splitter
+from gputop.recording import reader
 from gputop.recording.chunks import ChunkWriter
 from gputop.recording.contents import recorded
 from gputop.recording.datafile import MAX_HOSTS
@@ -121,6 +122,16 @@ def test_more_hosts_than_anybody_has(tmp_path: Path) -> None:
     recording = Recording(path)
     assert len(recording.hosts) == MAX_HOSTS
     assert recording.losses == ("500 samples of hosts are of no known host",)
+
+
+def test_more_files_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MOST_FILES", 2)
+    for number in range(4):
+        write(tmp_path / f"{number}.gputop", frames_from(START + 60 * number, 2))
+    recording = Recording(tmp_path)
+    assert len(recording.times(HOST)) == 4
+    words = f"{tmp_path} has too much to be read at once: the oldest files are left out"
+    assert recording.losses == (words,)
 
 
 @pytest.mark.parametrize("protocol", [1, 9])
