@@ -22,6 +22,7 @@ from gputop.files import open_folder
 from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount
 from gputop.model.usage.grouping import COLUMNS, VIEWS
+from gputop.protocol.codec import UNREADABLE
 from gputop.recording.chunks import MAX_HOST
 from gputop.recording.datafile import SUMS
 from gputop.recording.entries import MAGIC, SIZE
@@ -91,7 +92,7 @@ def read_sums(path: Path) -> tuple[Mark, Sums | None]:
         if not is_theirs or head != _HEAD or zlib.crc32(body) != check or len(data) > _MAX_SUMS:
             return mark, None
         sums = msgspec.msgpack.decode(body, type=Sums)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE):
         return mark, None
     is_same = sums.mark == mark
     has_grown = sums.mark.begin == mark.begin and sums.mark.size < mark.size
@@ -125,7 +126,7 @@ def unpack(data: bytes) -> UsageCount | None:
     try:
         unpacked = zlib.decompressobj().decompress(data, _MAX_COUNT)
         count = msgspec.msgpack.decode(unpacked, type=UsageCount)
-    except (zlib.error, msgspec.MsgspecError):
+    except (zlib.error, *UNREADABLE):
         return None
     tables = [(COLUMNS, count.alone), *zip(VIEWS, count.shared, strict=False)]
     fits = all(len(key) == len(columns) for columns, rows in tables for key in rows)

@@ -258,14 +258,41 @@ def bomb(sums: stored.Sums) -> None:
     sums.whole = zlib.compress(bytes(64 << 20))
 
 
+def body(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Sums with another body than `write_sums` makes."""
+
+    def write(path: Path) -> None:
+        data, begin = path.read_bytes(), len(stored._HEAD)
+        changed = change(data[begin + 4 :])
+        check = zlib.crc32(changed).to_bytes(4, "little")
+        path.write_bytes(data[:begin] + check + changed)
+
+    return write
+
+
+NESTED = b"\x91" * 100_000 + b"\xc0"
+"""Lists in lists, in msgpack."""
+unspelled = body(lambda data: data.replace(b"\xa1a", b"\xa1\xff", 1))
+"""The host has a name that is not UTF-8."""
+nested = body(lambda data: bytes([data[0] + 1]) + data[1:] + NESTED)
+"""With a field more than is known."""
+
+
+def unspelled_count(sums: stored.Sums) -> None:
+    count = stored.unpack(sums.whole)
+    assert count
+    count.losses = ["????"]
+    sums.whole = zlib.compress(zlib.decompress(stored.pack(count)).replace(b"????", b"\xff" * 4))
+
+
 @rest_long(
     "damage",
 
         flip, link, pipe, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 60),
         lambda path: path.write_bytes(b"x" * (8 << 20)), forge(other_rows), forge(endless),
-        forge(bomb), foreign, rename,
+        forge(bomb), foreign, rename, unspelled, nested, forge(unspelled_count),
     ids=["flip", "link", "pipe", "empty", "cut", "large", "rows", "endless", "bomb", "foreign",
-         "rename"],
+         "rename", "unspelled", "nested", "count"],
 )  # fmt: skip
 def test_sums_that_are_not_believed(
     day: Path, damage: Callable[[Path], None], request: pytest.FixtureRequest
