@@ -38,6 +38,14 @@ def test_where_things_are_run_loaded_and_followed(words: str, places: set[str]) 
     assert {name for name, text in CODE.items() if re.search(words, text)} == places
 
 
+def test_what_keeps_a_rule_is_there() -> None:
+    places = " ".join(line.split("|")[2] for line in PAGE.splitlines() if line.startswith("| **"))
+    names = {word for word in re.findall(r"`([\w/.]+)`", places) if not word.endswith(".py")}
+    defined = {name for text in CODE.values() for name in re.findall(r"(?:class|def) (\w+)", text)}
+    assert names
+    assert {name.rpartition(".")[2] for name in names} <= defined
+
+
 def test_every_program_is_on_the_page() -> None:
     named = set()
     for text in CODE.values():
