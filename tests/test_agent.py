@@ -261,6 +261,7 @@ def _agent_of(parent: int) -> psutil.Process:
 
 def test_a_source_gives_frames(source: LocalSource) -> None:
     assert next(frames_of(source)).gpus[0].temperature == 40.0
+    assert source.user == ME
     source.request(SetInterval(0.5))
     assert wait_for_frame(source, lambda frame: frame.interval == 0.5, 5.0).interval == 0.5
 

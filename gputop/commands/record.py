@@ -144,7 +144,7 @@ def _record(
     for host, news in follower:
         if isinstance(news, Frame):
             name = news.host.name if host is None else host.requested_name
-            user = (host and host.target.rpartition("@")[0]) or me
+            named = host.target.rpartition("@")[0] or None if host else me
             writer = writers["" if host is None else host.requested_name]
             is_swollen = writer.is_swollen
             if is_swollen and host not in swollen:
@@ -153,7 +153,7 @@ def _record(
                 )
             (swollen.add if is_swollen else swollen.discard)(host)
             commands: Commands = "none" if is_swollen else options.commands
-            writer.append(name, recorded(news, commands, user))
+            writer.append(name, recorded(news, commands, follower.user_of(host) or named))
             for _ in islice(sums, _TOGETHER):
                 pass
         problem = _problem_of(news)

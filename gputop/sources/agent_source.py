@@ -90,6 +90,11 @@ class AgentSource(Source, Generic[C]):
         """Return the way to a new agent. SourceError."""
 
     @property
+    def user(self) -> str | None:
+        hello = self._connection.assembler.hello
+        return None if hello is None else hello.user
+
+    @property
     def past(self) -> Past | None:
         """The last minutes of the current agent."""
         return self._connection.assembler.recent

@@ -70,6 +70,10 @@ class HostFollower:
             self._changed.notify_all()
         return news
 
+    def user_of(self, host: HostName | None) -> str | None:
+        """Return the user that a machine is read as; None if that is not known."""
+        return self._sources[host].user
+
     @property
     def _is_over(self) -> bool:
         return self._closed.is_set() or not self._left

@@ -47,6 +47,12 @@ class Source(ABC):
         return None
 
     @property
+    def user(self) -> str | None:
+        """The user that the machine is read as, as its processes name him; None if that is not
+        known."""
+        return None
+
+    @property
     def past(self) -> Past | None:
         """Frames that can be viewed again; None if nothing is remembered."""
         return None

@@ -8,15 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from gputop.cli import main
 from gputop.commands.shared.unit import quoted
 from gputop.recording.datafile import SUMS
 from gputop.recording.reader import Recording
+from gputop.sources.follow_hosts import HostNews
+from gputop.sources.ssh.names import HostName
+from tests.builders import frame, process
 from tests.conftest import ME, MachineFactory
 from tests.patience import until
 from tests.recording.made import START, frames_from, write
@@ -117,6 +121,43 @@ def test_hosts_and_ctrl_c(sshd: Sshd, machine: MachineFactory, tmp_path: Path) -
         frames = list(recording.frames(host))
         assert {frame.host.requested_name for frame in frames} == {host}
         assert frames[0].processes != ()
+
+
+class Following:
+    """A follower of a machine that gives one frame and is lost."""
+
+    user: str | None = None
+    """The user that it is read as."""
+
+    def __init__(self, hosts: Sequence[HostName], *_: object) -> None:
+        self._host = hosts[0]
+
+    def __iter__(self) -> Iterator[HostNews]:
+        rows = [process(pid + 1, user=user, command=f"python {user}.py --lr 1")
+                for pid, user in enumerate((ME, "svc"))]  # fmt: skip
+        yield self._host, frame(processes=rows)
+
+    def user_of(self, _: HostName | None) -> str | None:
+        """As HostFollower has it."""
+        return self.user
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+@pytest.mark.parametrize(
+    ("host", "told", "own"), [("w1", "svc", "svc"), ("svc@w1", None, "svc"), ("w1", None, None)]
+)
+def test_whose_commands_are_whole_on_a_host(
+    host: str, told: str | None, own: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the user that ssh logs in as, and not of who has that name here."""
+    monkeypatch.setattr(Following, "user", told)
+    monkeypatch.setattr("gputop.commands.record.HostFollower", Following)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["record", f"{tmp_path}/file", "-H", host]) == 1
+    [seen] = Recording(tmp_path / "file").frames(host)
+    assert {row.user for row in seen.processes if "--lr" in (row.command or "")} == {own} - {None}
 
 
 @pytest.mark.system
