@@ -40,14 +40,12 @@ ONE_GPU: Json = {"gpu": {"uuid": "GPU-{i}", "temperature": 40}}
 # What it says and obeys
 
 
-def test_the_first_line_tells_who_speaks_and_what_it_can_do(machine: MachineFactory) -> None:
+def test_the_first_line_tells_who_speaks(machine: MachineFactory) -> None:
     with Agent(machine(ONE_GPU)) as agent:
         assert agent.hello["protocol"] == agent.hello["newest"]
         assert agent.hello["version"]
         assert agent.hello["host"] == socket.gethostname()
         assert agent.hello["user"] == ME
-        assert agent.hello["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        assert {"signal", "probe", "detail", "stack"} <= set(agent.hello["capabilities"])
         frame = agent.line()
     assert frame["schema"] == SCHEMA
     assert frame["interval"] == 60.0

@@ -17,12 +17,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn
 
 from gputop.agent.collector import Collector
 from gputop.agent.errors import end_on_errors
 from gputop.agent.gpu.memory_watch import MemoryWatch
-from gputop.agent.host import read_file
 from gputop.agent.idle import IdleRecord, remove_record, with_idle_times
 from gputop.agent.process.reader import READER
 from gputop.deadline import within
@@ -32,7 +31,6 @@ from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_request, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
-    AnsweredRequest,
     Hello,
     Pause,
     Ping,
@@ -42,10 +40,10 @@ from gputop.protocol.messages import (
     SetInterval,
     Stop,
     clamp_interval,
+    hello,
 )
 from gputop.protocol.split import Splitter
 from gputop.protocol.versions import SPOKEN, Versions, parse_versions
-from gputop.version import __version__
 
 if TYPE_CHECKING:
     from gputop.agent.requests import RequestHandler
@@ -163,17 +161,8 @@ def _hello(reader: Versions) -> Hello:
         user: str | None = within(_USER_TIMEOUT, lambda: pwd.getpwuid(os.geteuid()).pw_name)
     except (KeyError, TimeoutError):
         user = None
-    tags = (request.__struct_config__.tag for request in get_args(AnsweredRequest))
-    return Hello(
-        oldest=SPOKEN.oldest,
-        newest=SPOKEN.newest,
-        protocol=SPOKEN.shared(reader) or SPOKEN.newest,
-        version=__version__,
-        host=printable(socket.gethostname(), 64),
-        boot_id=read_file("/proc/sys/kernel/random/boot_id"),
-        user=user and printable(user, 64),
-        capabilities=tuple(str(tag) for tag in tags),
-    )
+    protocol = SPOKEN.shared(reader) or SPOKEN.newest
+    return hello(printable(socket.gethostname(), 64), protocol, user and printable(user, 64))
 
 
 class _Schedule:

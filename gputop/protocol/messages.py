@@ -21,6 +21,8 @@ from gputop.model.machine.probed import Probed
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.signals import Candidate, Target, Verdict
 from gputop.model.machine.topology import Links, Topology
+from gputop.protocol.versions import SPOKEN
+from gputop.version import __version__
 
 MIN_INTERVAL = 0.1
 """Seconds."""
@@ -47,11 +49,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="he
     version: str
     """The version of the agent's gputop."""
     host: str
-    boot_id: str | None = None
     user: str | None = None
     """The user that the agent runs as."""
-    capabilities: tuple[str, ...] = ()
-    """The requests that it answers."""
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,6 +239,18 @@ class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness")
 AnsweredRequest = Signal | Probe | Detail | Stack | Candidates | Context | Checks | Liveness
 """Requests that are answered by Replies."""
 Request = SetInterval | Refresh | Pause | Ping | Stop | AnsweredRequest
+
+
+def hello(host: str, protocol: int = SPOKEN.newest, user: str | None = None) -> Hello:
+    """Return the Hello of this gputop."""
+    return Hello(
+        oldest=SPOKEN.oldest,
+        newest=SPOKEN.newest,
+        protocol=protocol,
+        version=__version__,
+        host=host,
+        user=user,
+    )
 
 
 def clamp_interval(seconds: float) -> float:

@@ -15,10 +15,8 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import decode_line, encode_line
-from gputop.protocol.messages import AgentMessage, Hello
+from gputop.protocol.messages import AgentMessage, Hello, hello
 from gputop.protocol.split import Splitter
-from gputop.protocol.versions import SPOKEN
-from gputop.version import __version__
 
 
 class Extent(NamedTuple):
@@ -94,14 +92,7 @@ class ChunkWriter:
 
     def _messages(self, frame: Frame) -> Iterator[AgentMessage]:
         if self.count == 0:
-            yield Hello(
-                oldest=SPOKEN.oldest,
-                newest=SPOKEN.newest,
-                protocol=SPOKEN.newest,
-                version=__version__,
-                host=self._host,
-                boot_id=frame.host.boot_id,
-            )
+            yield hello(self._host)
         yield from self._splitter.split(frame)
 
     def _line(self, message: AgentMessage) -> bytes:
@@ -158,10 +149,10 @@ def hello_of(payload: bytes) -> Hello | None:
     """Return the Hello in the first payload of a chunk, its texts harmless; None if it has none."""
     try:
         line = zlib.decompressobj().decompress(payload, _MAX_HELLO).partition(b"\n")[0]
-        _, hello = decode_line(line)
+        _, begin = decode_line(line)
     except (zlib.error, SourceError):
         return None
-    if not isinstance(hello, Hello):
+    if not isinstance(begin, Hello):
         return None
-    host, version = printable(hello.host, MAX_HOST), printable(hello.version, _MAX_VERSION)
-    return replace(hello, host=host, version=version)
+    host, version = printable(begin.host, MAX_HOST), printable(begin.version, _MAX_VERSION)
+    return replace(begin, host=host, version=version)

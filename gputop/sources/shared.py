@@ -28,20 +28,18 @@ from gputop.protocol.messages import (
     AnsweredRequest,
     Context,
     Detail,
-    Hello,
     Liveness,
     Ping,
     Preview,
     Reply,
     Request,
+    hello,
 )
 from gputop.protocol.split import Splitter
-from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import INTERVAL, AgentOutput
 from gputop.sources.agent_source import AgentConnection, AgentSource
 from gputop.sources.follow import broken_frame, follow
 from gputop.sources.source import Source
-from gputop.version import __version__
 
 _MAX_REQUEST = 1 << 16
 """Bytes of a request's line: a value to map may be long."""
@@ -244,7 +242,7 @@ class _Follower:
     def _write(self) -> None:
         """Send frames and replies until the reader leaves."""
         lines, splitter, sent = count(), Splitter(), None
-        parts: Iterable[AgentMessage] = (_hello(self._broadcast.source.host),)
+        parts: Iterable[AgentMessage] = (hello(self._broadcast.source.host),)
         with contextlib.suppress(OSError):
             while not self._has_left:
                 for part in parts:
@@ -254,14 +252,3 @@ class _Follower:
                     parts = (message,)
                 elif message is not None and message is not sent:
                     parts, sent = splitter.split(message), message
-
-
-def _hello(host: str) -> Hello:
-    return Hello(
-        oldest=SPOKEN.oldest,
-        newest=SPOKEN.newest,
-        protocol=SPOKEN.newest,
-        version=__version__,
-        host=host,
-        capabilities=("detail", "context"),
-    )

@@ -27,9 +27,7 @@ HELLO = Hello(
     protocol=2,
     version="1.0",
     host="node-07",
-    boot_id="b0071d",
     user="alice",
-    capabilities=("detail", "probe", "signal", "stack"),
 )
 
 GPU = Gpu(
