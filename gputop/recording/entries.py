@@ -20,9 +20,8 @@ MAX_ENTRIES = 1 << 21
 MAX_TIME = 1 << 35
 """Seconds since the epoch: every date before it has four digits in its year."""
 
-_FIELDS = struct.Struct("<4sfQdQIII")
+_FIELDS = struct.Struct("<4s4xQdQIII")
 _RECORD = struct.Struct(f"<{_FIELDS.size}sI")
-_HEAD = struct.Struct("<4sf")
 SIZE = _RECORD.size
 """Bytes of an IndexEntry."""
 _BYTES = struct.Struct(f"{SIZE}s")
@@ -37,8 +36,6 @@ disk that fails and a recorder that is killed damage less."""
 class IndexEntry(NamedTuple):
     """What is known of a record without its payload."""
 
-    interval: float
-    """Seconds to the next record, as the recorder planned it."""
     stream: int
     """Which host it is of: see `stream_of`."""
     time: float
@@ -69,7 +66,7 @@ def unpack(data: bytes) -> IndexEntry | None:
     body, check = _RECORD.unpack(data)
     magic, *fields = _FIELDS.unpack(body)
     entry = IndexEntry(*fields)
-    sound = zlib.crc32(body) == check and _is_sound(magic, entry.interval)
+    sound = zlib.crc32(body) == check and magic == MAGIC
     return entry if sound and 0 <= entry.time < MAX_TIME and entry.length <= MAX_PAYLOAD else None
 
 
@@ -82,10 +79,11 @@ class Entries:
     def __init__(self, data: bytes) -> None:
         self._data = data
         numbers = memoryview(data).cast("Q")
-        self.heads, self.streams = numbers[0::6], numbers[1::6]
+        self.streams = numbers[1::6]
         self.times = memoryview(data).cast("d")[2::6]
         self.offsets = numbers[3::6]
-        self.lengths = memoryview(data).cast("I")[8::12]
+        words = memoryview(data).cast("I")
+        self.magics, self.lengths = words[0::12], words[8::12]
 
     def __len__(self) -> int:
         return len(self._data) // SIZE
@@ -179,11 +177,10 @@ def _is_whole_index(index: bytes, size: int) -> bool:
     """Whether every IndexEntry is valid by the rules of `unpack`, checked for all at once, and the
     records fill a data file of `size` bytes."""
     entries = Entries(index)
-    heads = set(entries.heads.tolist())  # few: all have one MAGIC, and most one interval
     times, lengths = entries.times.tolist(), entries.lengths.tolist()
     return (
         {zlib.crc32(entry) for (entry,) in _BYTES.iter_unpack(index)} <= {_RESIDUE}
-        and all(_is_sound(*_HEAD.unpack(head.to_bytes(8, "little"))) for head in heads)
+        and set(entries.magics.tolist()) <= {int.from_bytes(MAGIC, "little")}
         and max(lengths, default=0) <= MAX_PAYLOAD
         and math.isfinite(sum(times))  # a sum with a NaN is a NaN
         and min(times, default=0) >= 0
@@ -195,7 +192,3 @@ def _is_whole_index(index: bytes, size: int) -> bool:
 
 def _next_offset(offset: int, length: int) -> int:
     return offset + length + SIZE
-
-
-def _is_sound(magic: bytes, interval: float) -> bool:
-    return magic == MAGIC and 0 <= interval < MAX_TIME

@@ -54,10 +54,10 @@ class DataOutput:
         """Whether the file still has a name: it was not removed."""
         return os.fstat(self._data).st_nlink > 0
 
-    def add(self, interval: float, stream: int, time: float, payload: bytes, position: int) -> None:
+    def add(self, stream: int, time: float, payload: bytes, position: int) -> None:
         """Append a record; numbers as in IndexEntry. If this fails, nothing of it is left."""
         offset, crc = self.size + SIZE, zlib.crc32(payload)
-        entry = IndexEntry(interval, stream, time, offset, len(payload), crc, position)
+        entry = IndexEntry(stream, time, offset, len(payload), crc, position)
         packed = entry.pack()
         _append(self._data, packed + payload)
         with suppress(OSError):  # what the index lacks is found in the data

@@ -139,7 +139,7 @@ class RecordingWriter:
         if payload is None:
             del self._chunks[host]
             return host, f"{host} reports more than is recorded at once: it is left out"
-        output.add(self._every, stream_of(host), frame.time, payload, position)
+        output.add(stream_of(host), frame.time, payload, position)
         self._written[host] = written + len(payload) + 2 * SIZE
         return host, None
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.system
 def record(payload: bytes, at: int, host: str = HOST, **fields: float) -> bytes:
     """A record at an offset, whose checksums fit unless `fields` say otherwise."""
     sizes = len(payload), zlib.crc32(payload)
-    entry = IndexEntry(EVERY, stream_of(host), START, at + SIZE, *sizes, 0)
+    entry = IndexEntry(stream_of(host), START, at + SIZE, *sizes, 0)
     return entry._replace(**fields).pack() + payload  # type: ignore[arg-type]
 
 
