@@ -37,13 +37,18 @@ def log_once(who: str, error: BaseException) -> str:
 
 def end_on_errors(tidy_up: Callable[[], object]) -> None:
     """End the agent on an error that no thread catches, after `tidy_up`. Its reader then learns why
-    and may start another agent; a missing thread would never be noticed."""
+    and may start another agent; a missing thread would never be noticed. Several threads may meet
+    the same error: the first tells it."""
+    ending = threading.Lock()
 
     def end(who: str, error: BaseException | None) -> NoReturn:
-        if error is not None:
-            log_once(who, error)
-        tidy_up()
-        os._exit(1)
+        ending.acquire()
+        try:
+            if error is not None:
+                log_once(who, error)
+            tidy_up()
+        finally:
+            os._exit(1)
 
     threading.excepthook = lambda failure: end(
         failure.thread.name if failure.thread else "?", failure.exc_value

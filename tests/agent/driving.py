@@ -41,10 +41,11 @@ class Agent:
         interval: float = 60.0,
         env: dict[str, str] | None = None,
         prefix: Sequence[str] = (),
+        options: Sequence[str] = (),
     ) -> None:
         """env: over the machine's. prefix: a command that runs the one after it."""
         self.process = _started(
-            prefix, ["--interval", str(interval)], {**machine.env, **(env or {})}
+            prefix, ["--interval", str(interval), *options], {**machine.env, **(env or {})}
         )
         assert self.process.stdin
         assert self.process.stdout

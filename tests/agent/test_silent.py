@@ -194,22 +194,27 @@ def test_no_device_is_needed_to_read_them(here: Machine, victim: subprocess.Pope
     assert rows(json.loads(done.stdout))[victim.pid]["command"] == "sleep 1000"
 
 
+def detail(agent: Agent) -> Json:
+    agent.ask("detail", id="detail", process={"pid": os.getpid(), "start_ticks": 1})
+    return agent.done("detail")
+
+
+@pytest.mark.parametrize("read", [Agent.refresh, detail], ids=["frame", "request"])
 def test_an_agent_ends_without_the_process_that_reads_others(
-    here: Machine, victim: subprocess.Popen[bytes]
+    read: Callable[[Agent], object], here: Machine, victim: subprocess.Popen[bytes]
 ) -> None:
-    """Its reader starts another: nothing is read unguarded, and no row stays without its facts."""
+    """Its reader starts another: nothing is read unguarded, and no row stays without its facts.
+    It says so once, whichever thread meets it, not only the one that keeps records."""
     put_on_gpu(here, victim.pid)
-    with Agent(here) as agent:
+    with Agent(here, options=["--no-files"]) as agent:
         agent.line()
         [keeper] = psutil.Process(agent.process.pid).children()
         keeper.suspend()  # it makes no more of them
         for process in (keeper, *keeper.children()):
             process.kill()
         with pytest.raises((EOFError, BrokenPipeError)):
-            until(lambda: agent.refresh() is None)
+            until(lambda: read(agent) is None)
         assert agent.process.wait(60) == 1
         assert agent.process.stderr
-        assert (
-            b"the process that reads the others has ended (status -9)"
-            in agent.process.stderr.read()
-        )
+        [line] = agent.process.stderr.read().splitlines()
+        assert b"the process that reads the others has ended (status -9)" in line

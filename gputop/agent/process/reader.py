@@ -71,6 +71,11 @@ class NoAnswerError(OSError):
         super().__init__(errno.ETIMEDOUT, "it does not answer")
 
 
+class KeeperEndedError(BaseException):
+    """The keeper has ended: without it no process can be read. No thread goes on after it, as it
+    would after an Exception: the agent ends, to be started again."""
+
+
 class _StuckError(Exception):
     """A worker makes no progress at a process."""
 
@@ -272,8 +277,7 @@ class ProcessReader:
             return worker
 
     def _check_keeper(self) -> None:
-        """Raise RuntimeError if the keeper has ended: without it no process can be read, and the
-        agent ends, to be started again."""
+        """Raise KeeperEndedError if the keeper has ended."""
         if self._keeper is None or self._has_stopped:
             return
         with suppress(ChildProcessError):  # it was waited for
@@ -282,7 +286,7 @@ class ProcessReader:
                 self._status = os.waitstatus_to_exitcode(status)
         if self._status is not None:
             words = f"the process that reads the others has ended (status {self._status})"
-            raise RuntimeError(words)
+            raise KeeperEndedError(words)
 
     def _give(self, worker: _ReaderChild) -> None:
         with self._changed:
