@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from gputop.agent.process import users
 from gputop.agent.process.processes import IoRates, ProcessCache
+from gputop.agent.process.users import UserNames
 from tests.agent.driving import Agent, Json, executes, sleeping, start_as
 from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
@@ -211,6 +213,27 @@ def test_users(uid: int, here: Machine) -> None:
         agent.line()
         assert only(agent.refresh())["user"] == names.get(uid, str(uid))
         process.kill()
+
+
+def test_a_user_without_a_name_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while: a directory service may not have answered."""
+    asked = []
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        asked.append(uid)
+        if len(asked) == 1:
+            raise KeyError(uid)
+        return pwd.struct_passwd(["ann", "x", uid, uid, "", "/", "/bin/sh"])
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    names = UserNames()
+    names.prepare([4321])
+    until(lambda: asked)
+    names.prepare([4321])
+    assert (names.name(4321), asked) == ("4321", [4321])
+    monkeypatch.setattr(users, "_AGAIN", 0.0)
+    names.prepare([4321])
+    until(lambda: names.name(4321) == "ann")
 
 
 @needs_root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import time
@@ -16,6 +17,8 @@ from gputop.proc import proc_field
 _MOST_UID = 2**32 - 2
 _TIMEOUT = 0.25
 """Seconds that a tick waits for the name of a new user; directory services can take many."""
+_AGAIN = 60.0
+"""Seconds after which a user without a name is looked up again."""
 
 
 def real_uid(pid: int) -> int | None:
@@ -25,16 +28,18 @@ def real_uid(pid: int) -> int | None:
 
 
 class UserNames:
-    """Names of user ids, looked up in a thread of their own and remembered, misses too."""
+    """Names of user ids, looked up in a thread of their own and remembered, misses for a while."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
+        self._missed: dict[int, float] = {}
+        """When a user had no name, in monotonic seconds: a directory service may have failed."""
         self._wanted: set[int] = set()
         self._worker = Worker("user names", self._look_up)
 
     def prepare(self, uids: Iterable[int | None]) -> None:
         """Look up new ids, and wait a moment for them."""
-        self._wanted |= {uid for uid in uids if uid is not None} - self._names.keys()
+        self._wanted |= {uid for uid in uids if uid is not None and self._is_due(uid)}
         if self._wanted:
             self._worker.ask()
             self._worker.wait(time.monotonic() + _TIMEOUT)
@@ -43,13 +48,16 @@ class UserNames:
         """Return the name, or the number while the name is unknown; None without a uid."""
         return None if uid is None else self._names.get(uid, str(uid))
 
+    def _is_due(self, uid: int) -> bool:
+        missed = self._missed.get(uid, -math.inf)
+        return uid not in self._names and time.monotonic() >= missed + _AGAIN
+
     def _look_up(self) -> None:
         for uid in list(self._wanted):
             try:
-                name = printable(pwd.getpwuid(uid).pw_name, 64)
+                self._names[uid] = printable(pwd.getpwuid(uid).pw_name, 64)
             except KeyError:
-                name = str(uid)
-            self._names[uid] = name
+                self._missed[uid] = time.monotonic()
             self._wanted.discard(uid)
 
 
