@@ -16,7 +16,7 @@ from gputop.agent.frame_builder import FrameBuilder, GpuReading, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, close_driver, open_driver
 from gputop.agent.gpu.events import XidEvents
 from gputop.agent.gpu.reader import GpuReader, GpuSample
-from gputop.agent.gpu.topology import PlacedGpu, read_links, read_topology
+from gputop.agent.gpu.topology import PlacedGpu, links_in_use, read_links, read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.nested import NestedNamespace
@@ -68,8 +68,9 @@ class Collector:
         """The readers of the current GPUs; for any thread."""
         self._links: Worker[Links] | None = None
         self._topology: Worker[Topology] | None = None
-        self._placed: set[int] = set()
-        """The GPUs that had answered when links and topology were asked for."""
+        self._placed: set[tuple[int, int | None]] = set()
+        """The GPUs that had answered when links and topology were asked for, and how many of their
+        NVLinks were in use."""
         self._host = HostFacts()
         self._processes = ProcessCache()
         self._enricher = Enricher(brief)
@@ -147,14 +148,19 @@ class Collector:
         return not late or time.monotonic() - opened >= _WAKE
 
     def _ask_topology(self) -> None:
-        """Ask where the GPUs are, once, and again when one has answered that had not."""
-        ready = {gpu.index for gpu in self.gpus if gpu.worker.answered and gpu.handle is not None}
+        """Ask where the GPUs are, once, and again when one has answered that had not, or has other
+        NVLinks."""
+        ready = {
+            (gpu.index, links_in_use(gpu.link_states))
+            for gpu in self.gpus
+            if gpu.worker.answered and gpu.handle is not None
+        }
         if self._links is None or self._topology is None:
             self._links = Worker("links", lambda: read_links(self._places()))
             self._topology = Worker("topology", lambda: read_topology(self._places()))
         elif ready <= self._placed or self._links.busy or self._topology.busy:
             return
-        self._placed |= ready
+        self._placed = ready
         self._links.ask()
         self._topology.ask()
 

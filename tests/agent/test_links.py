@@ -8,18 +8,23 @@ import pytest
 
 from tests.agent.driving import Agent, Json
 from tests.conftest import MachineFactory
+from tests.patience import until
 
 pytestmark = pytest.mark.system
 
 
+def listed(*gpus: Json) -> Json:
+    """A scenario of GPUs that can be told apart."""
+    own = (
+        {"name": "A", "uuid": f"GPU-{i}", "pci": {"bus_id": f"00000000:0{i + 1}:00.0"}}
+        for i, _ in enumerate(gpus)
+    )
+    return {"gpus": [named | gpu for named, gpu in zip(own, gpus, strict=True)]}
+
+
 def linked(machine: MachineFactory, *gpus: Json) -> Any:
     """The links of the first frame that has them."""
-    listed = [
-        {"name": "A", "uuid": f"GPU-{i}", "pci": {"bus_id": f"00000000:0{i + 1}:00.0"}, **gpu}
-        for i, gpu in enumerate(gpus)
-    ]
-    here = machine({"gpus": listed})
-    with Agent(here) as agent:
+    with Agent(machine(listed(*gpus))) as agent:
         frame = agent.line()
         while frame["links"] is None:
             frame = agent.refresh()
@@ -66,3 +71,25 @@ def test_a_driver_that_hangs_there_delays_nothing(machine: MachineFactory) -> No
         frames = [agent.line(), agent.refresh()]
     assert [frame["links"] for frame in frames] == [None, None]
     assert all(gpu["stale_for"] is None for gpu in frames[1]["gpus"])
+
+
+def test_links_are_read_again_once_others_are_up(machine: MachineFactory) -> None:
+    """Not when a GPU has merely been away."""
+    here = machine(listed({"links": {"1": 4}}, {"links": {"0": 4}}), log=True)
+
+    def come_back() -> None:
+        here.fail("*", "GPU_IS_LOST", gpu=0)
+        assert agent.refresh()["gpus"][0]["error"]
+        here.heal()
+        assert not agent.refresh()["gpus"][0]["error"]
+
+    with Agent(here) as agent:
+        agent.line()
+        until(lambda: agent.refresh()["links"] == [["X", "NV4"], ["NV4", "X"]])
+        here.forget_calls()
+        come_back()
+        agent.refresh()
+        assert "nvmlDeviceGetNvLinkRemotePciInfo_v2" not in dict(here.calls())
+        here.change(gpu=0, links={"1": 2})
+        come_back()
+        until(lambda: agent.refresh()["links"] == [["X", "NV2"], ["NV2", "X"]])

@@ -24,6 +24,7 @@ _SWITCH = (-1, -1, -1)
 
 UP, ASLEEP = 1, 2
 """Values of NVML_NVLINK_STATE_*; 3 (R615) is a link that is up and carries no traffic."""
+_IN_USE = UP, ASLEEP
 
 _LEVELS: dict[int | None, str] = {
     pynvml.NVML_TOPOLOGY_INTERNAL: "PIX",  # two GPUs of one board
@@ -77,6 +78,11 @@ def link_states(ask: Callable[[Callable[[Any, int], int], int], int | None]) -> 
     return states
 
 
+def links_in_use(states: Sequence[int] | None) -> int | None:
+    """Return how many NVLinks lead somewhere, those that sleep too; None if it is not known."""
+    return None if states is None else sum(state in _IN_USE for state in states)
+
+
 def _ports(gpu: PlacedGpu) -> Counter[_PciAddress]:
     """Count a GPU's working NVLinks by the PCI address at their other end; all switches are one."""
     ports: Counter[_PciAddress] = Counter()
@@ -84,7 +90,7 @@ def _ports(gpu: PlacedGpu) -> Counter[_PciAddress]:
     if states is None:
         states = link_states(lambda call, link: ask_driver(call, handle, link))
     for link, state in enumerate(states):
-        if state not in (UP, ASLEEP):  # a sleeping link still leads there
+        if state not in _IN_USE:
             continue
         kind = ask_driver(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
