@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from gputop.agent.process import users
-from gputop.agent.process.processes import IoRates, ProcessCache
+from gputop.agent.process import processes, users
+from gputop.agent.process.processes import ProcessCache, read_io
+from gputop.agent.process.reader import READER
 from gputop.agent.process.users import UserNames
 from tests.agent.driving import Agent, Json, executes, sleeping, start_as
 from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, needs_root
@@ -346,13 +347,16 @@ def test_very_many_are_looked_at_in_turn(machine: MachineFactory) -> None:
         until(all_read_again)
 
 
-def test_no_memory_at_first_sight_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: IoRates, counters: object) -> None:
-        raise MemoryError
+def test_rates_come_back_after_a_moment_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(function: Any, pids: Iterable[int]) -> dict[int, Any]:
+        return {} if function is read_io else {pid: function(pid) for pid in pids}
 
-    monkeypatch.setattr(IoRates, "update", fail)
-    own = os.getpid()
-    assert ProcessCache().read([own], timeout=5).keys() == {own}
+    monkeypatch.setattr(processes, "_COMMAND_TURNS", 2)
+    cache, own = ProcessCache(), os.getpid()
+    with monkeypatch.context() as silent:
+        silent.setattr(READER, "ask_all", answers)
+        cache.read([own], timeout=5)
+    until(lambda: cache.read([own], timeout=5)[own].io_read is not None)
 
 
 def test_many_processes_are_read_in_few_exchanges(machine: MachineFactory) -> None:

@@ -3,7 +3,8 @@
 /proc/PID/stat is read every tick, in a child process (reader.py); if there are very many processes,
 they take turns, and their I/O is read less often. The owner and the command line are read at first
 sight, when the process renames itself, and now and then: it may execute another program of the same
-name, and the name is only the beginning of a new title.
+name, and the name is only the beginning of a new title. Then I/O that could not be read is tried
+again as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 
 import msgspec
 
@@ -52,7 +52,7 @@ class IoRates:
         self.read: float | None = None
         self.write: float | None = None
         self.is_unknown = False
-        """Whether it could not be read once: it is another user's, or has ended."""
+        """Whether it could not be read: it is another user's, has ended, or did not answer."""
         self._last: tuple[float, int, int] | None = None
         """Monotonic time, bytes read, bytes written."""
 
@@ -170,8 +170,7 @@ class ProcessCache:
         self._keep_silent(set(due) - stats.keys(), before)
         counters = READER.ask_all(read_io, io)
         for pid in io:
-            with suppress(MemoryError):  # one process must not cost the others their rows
-                self._cached[pid].io.update(counters.get(pid))
+            self._cached[pid].io.update(counters.get(pid))
         return set(stats)
 
     def _keep_silent(self, pids: set[int], before: dict[int, _CachedFacts]) -> None:
@@ -229,6 +228,7 @@ def _updated(
     if due:
         cached.uid = real_uid(pid)
         cached.command = command or cached.command  # a zombie keeps what it was
+        cached.io.is_unknown = False
         if cached.local is None:
             cached.local = shown_process(pid)
     cached.stat = stat
