@@ -16,12 +16,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gputop.agent.doctor import toolkits
 from gputop.agent.doctor.installation import container
 from gputop.agent.doctor.toolkits import toolkit_checks
 from gputop.agent.host import nvidia_cards
 from gputop.model.doctor.check import frame_checks
+from gputop.model.machine.environment import AgentSurroundings
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from tests import builders
@@ -33,10 +35,10 @@ Json = dict[str, Any]
 EXAMINE = """
 import json, msgspec, sys
 from pathlib import Path
-from gputop.agent.doctor.installation import installation_checks
+from gputop.agent.doctor.installation import container, installation_checks
 from gputop.model.machine.frame import Frame
-frame = msgspec.json.decode(sys.argv[2], type=Frame)
-checks = installation_checks(frame, Path(sys.argv[1]), {})
+root, frame = Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Frame)
+checks = installation_checks(frame, container(frame, root, {}), root)
 print(json.dumps([msgspec.to_builtins(one) for one in checks]))
 """
 
@@ -368,17 +370,26 @@ def test_a_stub_and_no_library(machine: MachineFactory, root: Path) -> None:
 
 
 def test_containers(root: Path) -> None:
-    assert container(root, {}) is None
-    assert container(root, {"APPTAINER_NAME": "x.sif"}) == "apptainer"
+    frame = builders.frame()
+    assert container(frame, root, {}) is None
+    assert container(frame, root, {"APPTAINER_NAME": "x.sif"}) == "apptainer"
     write(root / "run/.containerenv", "")
-    assert container(root, {}) == "podman"
+    assert container(frame, root, {}) == "podman"
+
+
+@pytest.mark.parametrize("wsl", [False, True])
+def test_a_container_without_a_mark(wsl: bool, root: Path) -> None:
+    """As one that has only a PID namespace of its own, which WSL has as well."""
+    frame = builders.frame()
+    host = replace(frame.host, wsl=wsl, surroundings=AgentSurroundings(container=True))
+    assert container(replace(frame, host=host), root, {}) == (None if wsl else "container")
 
 
 # Toolkits, cuDNN, container runtimes
 
 
 def tools(root: Path, cuda: str | None = "12.4", **environ: str) -> list[Finding]:
-    return list(toolkit_checks(cuda, root, {"PATH": str(root / "bin"), **environ}))
+    return list(toolkit_checks(cuda, None, root, {"PATH": str(root / "bin"), **environ}))
 
 
 def said(found: list[Finding], subject: str) -> list[tuple[str, str]]:

@@ -191,12 +191,13 @@ def _liveness(users: UserNames, request: Liveness, _: Frame) -> Reply:
 
 def _checks(request: Checks, frame: Frame) -> Reply:
     """Reply with the checks. UsageError if the requested Python does not exist."""
-    from gputop.agent.doctor.installation import installation_checks
+    from gputop.agent.doctor.installation import container, installation_checks
     from gputop.agent.doctor.python_env import find_interpreter, python_checks
     from gputop.agent.doctor.toolkits import toolkit_checks
 
     interpreter = request.python and find_interpreter(request.python)
-    checks = [*installation_checks(frame), *toolkit_checks(request.cuda_version)]
+    inside = container(frame)
+    checks = [*installation_checks(frame, inside), *toolkit_checks(request.cuda_version, inside)]
     if interpreter:
         checks += python_checks(interpreter, request.cuda_version, request.capabilities)
     return Reply(request=request.id, checks=tuple(checks))

@@ -84,11 +84,10 @@ print(json.dumps({name: look(name) for name in ("libnvidia-ml.so.1", "libcuda.so
 """
 
 
-def installation_checks(
-    frame: Frame, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
-) -> Iterator[Finding]:
-    """Check the driver's libraries, kernel module, device nodes and cards, and any container."""
-    answers, inside = frame.problem is None, container(root, environ)
+def installation_checks(frame: Frame, inside: str | None, root: Path = _ROOT) -> Iterator[Finding]:
+    """Check the driver's libraries, kernel module, device nodes and cards, `inside` a `container`
+    or on a machine itself."""
+    answers = frame.problem is None
     module = kernel_module_version(root)
     libraries = _libraries()
     yield from _nvml(libraries["libnvidia-ml.so.1"], module, inside)
@@ -120,12 +119,17 @@ def _module(version: str | None, answers: bool, inside: str | None) -> Finding:
     return _missing(answers, "kernel module", "none is loaded", advice)
 
 
-def container(root: Path = _ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the kind of container that gputop runs in; None if no known one."""
+def container(
+    frame: Frame, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Return the kind of container that gputop runs in; None if in none. WSL has namespaces of its
+    own, which make no container."""
     for name, kind in _CONTAINERS.items():
         if (root / name).exists():
             return kind
-    return next((kind for name, kind in _VARIABLES.items() if environ.get(name)), None)
+    unmarked = frame.host.surroundings.container and not frame.host.wsl
+    kinds = (kind for name, kind in _VARIABLES.items() if environ.get(name))
+    return next(kinds, "container" if unmarked else None)
 
 
 def _libraries() -> dict[str, Any]:

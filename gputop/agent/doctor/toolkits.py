@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gputop.agent.doctor.installation import container
 from gputop.agent.program import answer_of
 from gputop.model.doctor.builds import runs_on
 from gputop.model.machine.finding import Finding
@@ -27,9 +26,13 @@ _SYSTEM = "usr/include", "usr/include/x86_64-linux-gnu", "usr/include/aarch64-li
 
 
 def toolkit_checks(
-    cuda: str | None, root: Path = _ROOT, environ: Mapping[str, str] = os.environ
+    cuda: str | None,
+    inside: str | None,
+    root: Path = _ROOT,
+    environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Finding]:
-    """Check what is installed for CUDA besides the driver, which runs CUDA up to `cuda`."""
+    """Check what is installed for CUDA besides the driver, which runs CUDA up to `cuda`, `inside` a
+    `container` or on a machine itself."""
     kits = _toolkits(root, environ)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         folder = environ.get(variable)
@@ -42,7 +45,7 @@ def toolkit_checks(
         yield Finding("info", "toolkit", "none: compiling CUDA code needs one; most wheels bring"
                       " their own libraries")  # fmt: skip
     yield from _cudnn(kits, root, environ)
-    yield from _runtimes(container(root, environ), environ)
+    yield from _runtimes(inside, environ)
 
 
 def _toolkits(root: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
