@@ -325,7 +325,7 @@ def card(root: Path, place: str, driver: str | None) -> None:
 def test_cards(machine: MachineFactory, root: Path) -> None:
     here = machine("h200x8")
     card(root, "0000:0a:00.0", "nvidia")
-    assert of(examine(here, root), "PCI bus") == [("ok", "1 NVIDIA cards")]
+    assert of(examine(here, root), "PCI bus") == [("ok", "1 NVIDIA card")]
     card(root, "0000:0b:00.0", None)
     card(root, "0000:0c:00.0", "nouveau")
     card(root, "0000:0d:00.0", "vfio-pci")
@@ -333,7 +333,7 @@ def test_cards(machine: MachineFactory, root: Path) -> None:
     levels = [level for level, _ in of(examine(here, root), "PCI bus")]
     assert levels == ["error", "error", "info", "ok"]
     card(root, "0000:0e:00.0", "nvidia")  # the frame has one GPU
-    assert ("warning", "the driver has 2 cards and shows 1 GPUs") in of(
+    assert ("warning", "the driver has 2 cards and shows 1 GPU") in of(
         examine(here, root), "PCI bus"
     )
     write(root / ".dockerenv", "")  # there it is usual

@@ -375,7 +375,7 @@ def test_what_is_no_python(
     program.chmod(0o755)
     [check] = python_checks(str(program), None)
     assert check.level == "error"
-    assert "does not answer as Python" in check.text
+    assert "did not answer as a Python interpreter" in check.text
     assert words in check.text
 
 
@@ -388,7 +388,7 @@ def test_a_library_that_crashes_the_interpreter(environment: Environment, tmp_pa
     build.shared(source, environment.site / "torch/lib/libtorch_cuda.so")
     check = environment.check()
     assert check.level == "error"
-    assert "libtorch_cuda.so: it does not answer as Python: status -11" in check.text
+    assert "libtorch_cuda.so: it did not answer as a Python interpreter: status -11" in check.text
 
 
 def test_old_pythons_can_run_the_child() -> None:

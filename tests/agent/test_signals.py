@@ -763,7 +763,7 @@ def test_a_pid_of_another_namespace_is_left_alone(here: Machine) -> None:
     line, lives = done.stdout.splitlines()
     assert lives == "2 lives"
     assert json.loads(line)["verdicts"][0]["verdict"] == "other_namespace"
-    assert "signal it on the host" in done.stderr
+    assert "if the PID is the host's, signal it on the host" in done.stderr
 
 
 def _kernels_thread() -> int | None:

@@ -84,7 +84,7 @@ def test_kill_before_the_time_of_term_is_over(here: Machine, start: Start, state
         kill = send(agent, target(program.pid), number=9)
         [early] = verdicts_of(agent, term)
         assert early["outcome"] == "alive"
-        assert early["words"].endswith("to end of SIGTERM when SIGKILL was sent")
+        assert early["words"].endswith("to end after SIGTERM when SIGKILL was sent")
         assert last(agent, kill)["outcome"] == "exited"
     assert sorted(noted(state, program.pid)) == [
         ("SIGKILL", "exited"), ("SIGKILL", "sent"), ("SIGTERM", "alive"), ("SIGTERM", "sent"),

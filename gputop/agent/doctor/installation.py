@@ -19,6 +19,7 @@ from gputop.agent.host import is_wsl, kernel_module_version, nvidia_cards
 from gputop.agent.program import run_program
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import counted
 from gputop.trust import probe_environment
 
 _ROOT = Path("/")
@@ -216,8 +217,9 @@ def _cards(frame: Frame, root: Path, inside: str | None) -> Iterator[Finding]:
                           " the card, blacklist it and reboot; dmesg has the reasons")  # fmt: skip
     driven, shown = sum(card.driver == "nvidia" for card in cards), len(frame.gpus)
     if driven > shown and frame.problem is None and not inside:
-        yield Finding("warning", "PCI bus", f"the driver has {driven} cards and shows {shown} GPUs",
+        yield Finding("warning", "PCI bus", f"the driver has {counted(driven, 'card')} and shows"
+                      f" {counted(shown, 'GPU')}",
                       "a job (Slurm) hides those that are not its own; else one may have failed:"
                       " sudo dmesg | grep -i -e nvrm -e xid")  # fmt: skip
     elif cards:
-        yield Finding("ok", "PCI bus", f"{len(cards)} NVIDIA cards")
+        yield Finding("ok", "PCI bus", counted(len(cards), "NVIDIA card"))

@@ -128,8 +128,9 @@ def _ask(interpreter: str, arguments: Sequence[str] = ()) -> _Answer | str:
     except msgspec.MsgspecError:
         last = done.output.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if done.status is None:
-        return f"does not answer as Python within {_LIMIT:g} s"
-    return f"does not answer as Python: status {done.status}, {last[:200] or 'no output'}"
+        return f"did not answer as a Python interpreter within {_LIMIT:g} s"
+    words = last[:200] or "no output"
+    return f"did not answer as a Python interpreter: status {done.status}, {words}"
 
 
 def _refusal(interpreter: str) -> Finding | None:

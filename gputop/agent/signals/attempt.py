@@ -85,7 +85,7 @@ class Attempt:
         """Give up: another signal was sent after this one, so its end would not be this one's."""
         if self.verdict.outcome == "waiting":
             seconds = time.monotonic() - (self.sent or 0.0)
-            words = f"it had {seconds:.1f} s to end of {signal_name(self.verdict.signal)}"
+            words = f"it had {seconds:.1f} s to end after {signal_name(self.verdict.signal)}"
             self.say("alive", f"{words} when {signal_name(number)} was sent")
         self.close()
 

@@ -250,7 +250,7 @@ def _elsewhere(pid: int) -> NotSentError:
     """Return the error for a driver's PID that may mean another process than the one here."""
     words = f"it cannot be identified here: {why_not_local(pid)}; nothing was sent"
     return NotSentError(
-        "other_namespace", f"{words}: if its PID is of the host, signal it on the host"
+        "other_namespace", f"{words}: if the PID is the host's, signal it on the host"
     )
 
 
