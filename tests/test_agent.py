@@ -139,6 +139,23 @@ def test_lines_that_are_no_request_are_passed_over(machine: MachineFactory) -> N
         assert agent.process.wait(60) == 0
 
 
+_FORKING = """
+import os, pwd, threading
+from gputop.agent import serve
+pwd.getpwuid = lambda _: threading.Event().wait()
+os.register_at_fork(before=lambda: os.write(2, b"%d" % threading.active_count()))
+serve.main({words})
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--once"]])
+def test_it_forks_while_it_has_one_thread(words: list[str], machine: MachineFactory) -> None:
+    """Also where the name of its user is long in coming: another may hold a lock just then."""
+    command = [sys.executable, "-c", _FORKING.format(words=words)]
+    done = machine(ONE_GPU).run(["sh", "-c", 'exec "$@" <&-', "sh", *command])
+    assert (done.returncode, done.stderr) == (0, "1")
+
+
 # When it ends
 
 

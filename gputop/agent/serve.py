@@ -113,8 +113,8 @@ def serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
     end_on_errors(READER.stop)
     writer = MessageWriter()
-    writer.send(_hello(reader))
     READER.start()
+    writer.send(_hello(reader))
     collector = Collector(preview, driver, brief, links)
     schedule = _Schedule(interval)
     requests = _RequestReader(schedule.requests, writer)
@@ -148,8 +148,8 @@ def serve_once(reader: Versions = SPOKEN, brief: bool = False, links: bool = Tru
     recorded."""
     end_on_errors(READER.stop)
     writer = MessageWriter()
-    writer.send(_hello(reader))
     READER.start()
+    writer.send(_hello(reader))
     collector = Collector(brief=brief, links=links)
     writer.send_frame(with_idle_times(collector.collect(None, _ONCE_TIMEOUT, settle=True)))
     READER.stop()
