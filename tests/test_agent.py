@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -91,22 +91,6 @@ def test_an_interval_is_brought_into_range(
         assert agent.refresh()["interval"] == kept
 
 
-def test_pause_and_resume(machine: MachineFactory) -> None:
-    with Agent(machine(ONE_GPU), interval=0.1) as agent:
-        agent.line()
-        agent.ask("pause", paused=True)
-        with suppress(TimeoutError):
-            agent.line(within=0.4)  # what was under way may still come
-        with pytest.raises(TimeoutError):
-            agent.line(within=0.4)
-        agent.refresh()
-        with pytest.raises(TimeoutError):
-            agent.line(within=0.4)
-        agent.ask("pause", paused=False)
-        for _ in range(3):
-            agent.line()
-
-
 GARBAGE = (
     b"",
     b"refresh",
@@ -117,7 +101,6 @@ GARBAGE = (
     b'{"request":"interval","seconds":"fast"}',
     b'{"request":"interval","seconds":NaN}',
     b'{"request":"interval","seconds":1e999}',
-    b'{"request":"pause","paused":"yes"}',
     b'{"request":"\xff\xfe"}',
     b"\x00\xff\x1b[2J",
     b'{"x":' + b"[" * 100_000,
@@ -170,11 +153,6 @@ def agent(request: pytest.FixtureRequest, machine: MachineFactory) -> Iterator[A
             while started.line()["gpus"][0]["stale_for"] is None:
                 pass
         yield started
-
-
-def test_it_ends_when_asked(agent: Agent) -> None:
-    agent.ask("stop")
-    assert agent.process.wait(60) == 0
 
 
 def test_it_ends_with_its_standard_input(agent: Agent) -> None:

@@ -1,7 +1,7 @@
 """The agent's loop: messages go to standard output, requests come from standard input.
 
-It ends on request, or at the end of its standard input: then its reader is gone. It leaves by
-os._exit, since a thread that hangs in the driver would hold up an orderly exit.
+It ends at the end of its standard input: then its reader is gone. It leaves by os._exit, since a
+thread that hangs in the driver would hold up an orderly exit.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from gputop.protocol.codec import decode_request, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
     Hello,
-    Pause,
     Ping,
     Refresh,
     Reply,
     Request,
     SetInterval,
-    Stop,
     clamp_interval,
     hello,
 )
@@ -105,7 +103,8 @@ def serve(
     brief: bool = False,
     links: bool = True,
 ) -> None:
-    """Send frames until a Stop; does not return. With `preview` a Preview comes first.
+    """Send frames until the end of standard input; does not return. With `preview` a Preview comes
+    first.
 
     `reader`: protocol versions that the reader speaks. `lease`: seconds of silence after which the
     agent ends, since a cut network is silent too. For the rest see `main`.
@@ -170,10 +169,8 @@ class _Schedule:
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-        """Requests about the schedule."""
+        self.requests: queue.SimpleQueue[SetInterval | Refresh] = queue.SimpleQueue()
         self._due = time.monotonic()
-        self._paused = False
 
     @property
     def timeout(self) -> float:
@@ -182,24 +179,16 @@ class _Schedule:
     def wait(self) -> None:
         self._due = max(self._due + self.interval, time.monotonic())
         while True:
-            left = None if self._paused else max(0.0, self._due - time.monotonic())
             try:
-                request = self.requests.get(timeout=left)
+                request = self.requests.get(timeout=max(0.0, self._due - time.monotonic()))
             except queue.Empty:
                 return
-            if self._answer(request):
+            if isinstance(request, Refresh):
                 self._due = time.monotonic()
                 return
-
-    def _answer(self, request: Request) -> bool:
-        if isinstance(request, SetInterval):
             interval = clamp_interval(request.seconds)
             self._due += interval - self.interval
             self.interval = interval
-        elif isinstance(request, Pause):
-            self._paused = request.paused
-            return not self._paused
-        return isinstance(request, Refresh)
 
 
 class _RequestReader:
@@ -209,7 +198,9 @@ class _RequestReader:
     requests for a Reply wait for the first one.
     """
 
-    def __init__(self, requests: queue.SimpleQueue[Request], writer: MessageWriter) -> None:
+    def __init__(
+        self, requests: queue.SimpleQueue[SetInterval | Refresh], writer: MessageWriter
+    ) -> None:
         """`requests` takes the requests about frames."""
         self._requests, self._writer = requests, writer
         self.handlers: queue.SimpleQueue[RequestHandler] = queue.SimpleQueue()
@@ -221,10 +212,7 @@ class _RequestReader:
         """Handle requests until the end. For a thread of its own, as is `watch`."""
         for line in sys.stdin.buffer if sys.stdin else ():
             self._heard = time.monotonic()
-            request = decode_request(line)
-            if isinstance(request, Stop):
-                break
-            self._take(request)
+            self._take(decode_request(line))
         _end()
 
     def watch(self, lease: float) -> None:
@@ -236,7 +224,7 @@ class _RequestReader:
     def _take(self, request: Request | None) -> None:
         if isinstance(request, Ping):
             self._writer.reply(Reply(request=request.id))
-        elif isinstance(request, (SetInterval, Refresh, Pause, Stop)):
+        elif isinstance(request, (SetInterval, Refresh)):
             self._requests.put(request)
         elif request is not None:
             self._handler = self._handler or self.handlers.get()
@@ -256,11 +244,11 @@ _VALUES = "--interval", "--protocol", "--lease"
 
 
 def main(words: list[str]) -> int:
-    """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until a
-    Stop. With --preview a Preview comes first. --protocol 2-3 gives the versions that the reader
-    speaks. With --no-driver the driver is left alone, with --no-files nothing is written to disk.
-    With --lease SEC the agent ends once its reader has been silent that long. With --brief and
-    --no-links it asks the driver for less (see Collector). UsageError."""
+    """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until
+    the end of standard input. With --preview a Preview comes first. --protocol 2-3 gives the
+    versions that the reader speaks. With --no-driver the driver is left alone, with --no-files
+    nothing is written to disk. With --lease SEC the agent ends once its reader has been silent that
+    long. With --brief and --no-links it asks the driver for less (see Collector). UsageError."""
     try:
         options = _options(words)
         interval = clamp_interval(float(options.get("--interval", "1")))

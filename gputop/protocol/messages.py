@@ -142,20 +142,10 @@ class Refresh(msgspec.Struct, frozen=True, tag_field="request", tag="refresh"):
     """Make a frame now."""
 
 
-class Pause(msgspec.Struct, frozen=True, tag_field="request", tag="pause"):
-    """Stop making frames, or go on; a Refresh still makes one meanwhile."""
-
-    paused: bool
-
-
 class Ping(msgspec.Struct, frozen=True, tag_field="request", tag="ping"):
     """Reply at once, whatever else goes on."""
 
     id: str
-
-
-class Stop(msgspec.Struct, frozen=True, tag_field="request", tag="stop"):
-    """End the agent."""
 
 
 class Signal(msgspec.Struct, frozen=True, tag_field="request", tag="signal"):
@@ -238,7 +228,7 @@ class Liveness(msgspec.Struct, frozen=True, tag_field="request", tag="liveness")
 
 AnsweredRequest = Signal | Probe | Detail | Stack | Candidates | Context | Checks | Liveness
 """Requests that are answered by Replies."""
-Request = SetInterval | Refresh | Pause | Ping | Stop | AnsweredRequest
+Request = SetInterval | Refresh | Ping | AnsweredRequest
 
 
 def hello(host: str, protocol: int = SPOKEN.newest, user: str | None = None) -> Hello:

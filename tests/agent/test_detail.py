@@ -222,8 +222,6 @@ def test_an_answer_waits_for_no_frame_and_makes_none(here: Machine) -> None:
     with Agent(here) as agent:
         agent.line()
         answer(agent, "detail", "detail", pid)
-        agent.ask("pause", paused=True)
-        answer(agent, "detail", "detail", pid)
         with pytest.raises(TimeoutError):
             agent.line(within=0.3)
 

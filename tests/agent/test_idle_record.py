@@ -244,11 +244,6 @@ def test_kill_believes_nothing_old(here: Machine, folder: Path) -> None:
 def test_the_end_of_an_agent_is_the_end_of_its_record(here: Machine, folder: Path) -> None:
     with Agent(here, interval=0.2) as agent:
         record = recorded(agent, folder)
-        agent.ask("stop")
-        assert agent.process.wait(60) == 0
-        assert not record.exists()
-    with Agent(here, interval=0.2) as agent:
-        record = recorded(agent, folder)
         agent.close_stdin()
         assert agent.process.wait(60) == 0
         assert not record.exists()

@@ -15,7 +15,6 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.codec import decode_line, decode_request, encode
 from gputop.protocol.messages import (
     Detail,
-    Pause,
     Preview,
     Probe,
     Refresh,
@@ -23,7 +22,6 @@ from gputop.protocol.messages import (
     SetInterval,
     Signal,
     Stack,
-    Stop,
 )
 from tests.protocol.streams import EARLY, FRAME, LATER, REPLIES, TRAIN, lines_of, read, stream
 
@@ -31,12 +29,10 @@ GOLDEN = Path(__file__).parent.parent / "data" / "protocol-2"
 REQUESTS: tuple[Request, ...] = (
     SetInterval(0.5),
     Refresh(),
-    Pause(paused=True),
     Signal("s1", (Target(TRAIN.id, forced=True),), 15, 10.0, descendants=True),
     Probe("0,1", None, "p1"),
     Detail(TRAIN.id, hidden=True, id="d1"),
     Stack(TRAIN.id, "t1"),
-    Stop(),
 )
 
 

@@ -36,12 +36,12 @@ ODD = (
     b'{"request":"interval","seconds":NaN}', b'{"request":"interval","seconds":1e999}',
     b'{"request":"interval","seconds":"1"}', b'{"request":"interval","seconds":true}',
     b'{"request":"interval","seconds":1' + b"0" * 400 + b"}", b'{"request":"interval"}',
-    b'{"request":"pause","paused":1}', b'{"request":"refresh","more":[{}]}', b"[" * 100_000,
+    b'{"request":"detail","process":{"pid":1},"hidden":1}', b'{"request":"refresh","more":[{}]}',
     b'{"request":"probe","value":"\\ud800","order":null}', b'{"request":"probe","value":null}',
     b'{"request":"probe","value":"a\tb","order":null}', b'{"request":"refresh"} x',
     b'{"request":"signal","id":"s","targets":[[1,2]],"number":9,"grace":1}',
-    b'{"request":"checks","capabilities":{"9.0":[0,1.5]}}', b'\xef\xbb\xbf{"request":"stop"}',
-    "é".encode("utf-16"), b'{"request":"refresh","more":NaN}',
+    b'{"request":"checks","capabilities":{"9.0":[0,1.5]}}', b'\xef\xbb\xbf{"request":"refresh"}',
+    "é".encode("utf-16"), b'{"request":"refresh","more":NaN}', b"[" * 100_000,
 )  # fmt: skip
 
 
