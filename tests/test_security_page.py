@@ -21,7 +21,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
                                                        "tui/terminal/outside.py", "notify.py"}),
         (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(",
          {"sources/child.py", "commands/run.py", "commands/reserve.py",
-          "agent/process/reader.py"}),
+          "agent/process/keeper.py", "agent/process/reader.py"}),
         (r"ctypes\.CDLL\(",
          {"agent/probe.py", "agent/doctor/installation.py", "agent/doctor/python_env.py",
           "sources/ssh/standin/python39.py", "allocation/cuda_started.py"}),
