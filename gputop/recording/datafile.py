@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop.errors import SourceError
+from gputop.model.machine.text import counted
 from gputop.protocol.versions import SPOKEN
 from gputop.recording.chunks import hello_of
 from gputop.recording.entries import (
@@ -132,7 +133,8 @@ class DataFile:
                 tracks[host] = Track(self, rows, entries)
                 unknown -= len(rows)
         if unknown:
-            self.losses.append(f"{unknown} samples of {self.path.name} are of no known host")
+            samples, are = counted(unknown, "sample"), "is" if unknown == 1 else "are"
+            self.losses.append(f"{samples} of {self.path.name} {are} of no known host")
         return tracks
 
     def _name(self, descriptor: int, stream: int, entries: Iterator[IndexEntry]) -> str | None:

@@ -131,8 +131,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("ask_time", "run", "speed"):
             is_typing = isinstance(self.focused, Input)
-            leafs = action == "run" and isinstance(self.screen, HelpScreen)
-            return not (is_typing or leafs or isinstance(self.screen, ModalScreen))
+            is_leafing = action == "run" and isinstance(self.screen, HelpScreen)
+            return not (is_typing or is_leafing or isinstance(self.screen, ModalScreen))
         return action not in _NEVER and super().check_action(action, parameters)
 
     def action_ask_time(self) -> None:

@@ -155,7 +155,7 @@ def test_a_name_that_is_not_its_streams_is_not_believed(tmp_path: Path) -> None:
     recording = Recording(path)
     assert recording.hosts == (HOST,)
     assert len(recording.times(HOST)) == 3
-    assert recording.losses == ("1 samples of lies are of no known host",)
+    assert recording.losses == ("1 sample of lies is of no known host",)
 
 
 def test_what_is_said_of_damage_has_a_bound(tmp_path: Path) -> None:
