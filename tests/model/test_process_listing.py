@@ -415,7 +415,7 @@ def test_a_filter_for_a_gpu_that_there_is_not() -> None:
 
 def test_a_filter_for_a_gpu_of_several_machines() -> None:
     listing = ProcessListing()
-    listing.show_rows(listed(*MIXED).every)
+    listing.show_rows(listed(*MIXED).every, 0.0)
     listing.filter_by("gpu:1 eve")
     assert listing.why_empty() == ("no process matches the filter; Esc drops it", True)
 

@@ -126,8 +126,10 @@ def count_of_free(frame: Frame) -> int | None:
 
 
 def _count(frame: Frame, parts: Sequence[tuple[Gpu, MigDevice | None]]) -> int | None:
-    free = sum(is_free(frame, *part) for part in parts)
-    return free or (None if any(is_doubtful(frame, *part) for part in parts) else 0)
+    against = [not_free(frame, *part) for part in parts]
+    is_unseen = any(reason and reason.code in ("unseen", "unlisted") for reason in against)
+    is_unknown = is_unseen or any(is_doubtful(frame, *part) for part in parts)
+    return against.count(None) or (None if is_unknown else 0)
 
 
 class FreeSlices(NamedTuple):
