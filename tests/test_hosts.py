@@ -362,6 +362,28 @@ def test_the_first_named_of_those_that_answer_together() -> None:
     never.set()
 
 
+def test_a_signal_at_the_end_of_the_wait() -> None:
+    """Its handler returns when the time is over: the wait is over, too."""
+    never, main_thread = threading.Event(), threading.main_thread().ident
+    assert main_thread is not None
+    end = time.monotonic() + 0.4
+
+    def handle(number: int, frame: object) -> None:
+        while time.monotonic() < end:
+            pass
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    sent = threading.Timer(0.1, signal.pthread_kill, (main_thread, signal.SIGUSR1))
+    given_up = threading.Timer(10, never.set)
+    for timer in (sent, given_up):
+        timer.start()
+    assert list(ask_hosts(parsed("node1"), lambda _: never.wait(), 0.3)) == []
+    for timer in (sent, given_up):
+        timer.cancel()
+    never.set()
+    signal.signal(signal.SIGUSR1, before)
+
+
 def test_hosts_for_which_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this user has as many as he may, those that have one are closed as well."""
     hosts, start, started = parsed("a,b,c"), threading.Thread.start, list[threading.Thread]()

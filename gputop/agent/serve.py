@@ -169,7 +169,8 @@ class _Schedule:
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.requests: queue.SimpleQueue[SetInterval | Refresh] = queue.SimpleQueue()
+        # Before Python 3.13 a SimpleQueue can wait for ever if a signal comes as its timeout ends.
+        self.requests: queue.Queue[SetInterval | Refresh] = queue.Queue()
         self._due = time.monotonic()
 
     @property
@@ -198,9 +199,7 @@ class _RequestReader:
     requests for a Reply wait for the first one.
     """
 
-    def __init__(
-        self, requests: queue.SimpleQueue[SetInterval | Refresh], writer: MessageWriter
-    ) -> None:
+    def __init__(self, requests: queue.Queue[SetInterval | Refresh], writer: MessageWriter) -> None:
         """`requests` takes the requests about frames."""
         self._requests, self._writer = requests, writer
         self.handlers: queue.SimpleQueue[RequestHandler] = queue.SimpleQueue()

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import TypeVar
 
 from gputop.errors import GputopError, SourceError
@@ -29,7 +29,8 @@ def ask_hosts(
 
     Each host is asked in a thread of its own, which goes on alone after the timeout.
     """
-    answers: SimpleQueue[tuple[H, T | GputopError]] = SimpleQueue()
+    # Before Python 3.13 a SimpleQueue waits for ever if a signal's handler outlasts the timeout.
+    answers: Queue[tuple[H, T | GputopError]] = Queue()
 
     def run(host: H) -> None:
         answers.put((host, _answer(host, ask)))
