@@ -46,7 +46,8 @@ MAX_PARTS = 1 << 18
 """Lists, objects and texts in a line: short ones take 20 times the memory of their bytes."""
 _PART = 48
 """Bytes of memory of a part, beyond its own bytes."""
-_TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"')
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A text, also one without its end: each byte is looked at once, whatever the line is."""
 
 
 _SECTION_TYPES: dict[str, type[msgspec.Struct]] = {

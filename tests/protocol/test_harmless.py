@@ -213,6 +213,12 @@ def test_a_line_of_nothing_but_brackets() -> None:
     assert "parts: its stream" in error_of([line])
 
 
+@pytest.mark.parametrize("end", [b'"' + b"a" * 60, b'"' + b'\\"' * 60 + b"\\", b'","' * (1 << 18)])
+def test_a_text_without_its_end(end: bytes) -> None:
+    """To look for its end in every way there is would take days."""
+    assert "its stream" in error_of([b"[" * ((1 << 18) + 1) + end + b"\n"])
+
+
 @pytest.mark.long
 def test_facts_have_a_bound_whatever_they_are_of() -> None:
     """Told again they count once."""
