@@ -76,8 +76,10 @@ def reason_untrusted(path: str, sticky: bool = False) -> str | None:
     """Return why users other than root can change what is at a path; None if they cannot. `sticky`:
     it may be a folder open to all, from which only the owners of files can delete them.
 
-    Every folder on the way is checked, those of links too. In a sticky folder (/tmp) no other user
-    can replace a folder of root's; but a file there may be a hard link to any other file. OSError.
+    Every folder on the way is checked, those of links too. Some links of /proc lead elsewhere than
+    their text says, as /proc/PID/cwd into another's mounts: none of these is good. In a sticky
+    folder (/tmp) no other user can replace a folder of root's; but a file there may be a hard link
+    to any other file. OSError.
     """
     todo, current, links = [part for part in path.split("/") if part][::-1], "/", 0
     if not path.startswith("/"):
@@ -105,6 +107,9 @@ def reason_untrusted(path: str, sticky: bool = False) -> str | None:
         todo += [part for part in target.split("/") if part][::-1]
     if not sticky and stat.S_ISDIR(about.st_mode) and about.st_mode & _OTHERS:
         return f"{current} may be written to by others"
+    there = os.stat(path)
+    if (there.st_dev, there.st_ino) != (about.st_dev, about.st_ino):
+        return f"{path} leads elsewhere than it says"
     return None
 
 

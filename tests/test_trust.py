@@ -520,6 +520,23 @@ def test_whose_a_path_is(eve: Path, tmp_path: Path) -> None:
         assert not trust.is_roots(str(path)), path
 
 
+@pytest.mark.system
+def test_a_link_of_proc_that_leads_elsewhere() -> None:
+    """Into the mounts of whose it is: its text is the path that the folder has there."""
+    code = "mount -t tmpfs tmpfs /usr/share && cd /usr/share && echo . && read -r line"
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stdout.read(1) == b"."
+        link = f"/proc/{program.pid}/cwd"
+        assert os.readlink(link) == "/usr/share"
+        assert trust.reason_untrusted(link) == f"{link} leads elsewhere than it says"
+        assert program.stdin
+        program.stdin.close()
+    assert trust.is_roots("/proc/self/exe") is trust.is_roots(os.readlink("/proc/self/exe"))
+
+
 def test_a_file_system_that_says_it_is_roots(tmp_path: Path) -> None:
     """FUSE tells owners as its daemon likes, which is a user's."""
     (tmp_path / "mount").mkdir()

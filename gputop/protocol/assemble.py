@@ -118,18 +118,22 @@ class _Rows(Generic[R]):
         self.sections: dict[int, list[Any]] = {}
         """Fields of GPUs that were made of `facts` and `numbers`."""
         self._sizes: dict[int, int] = {}
-        """Approximate bytes of memory, including those of some rows that are gone."""
+        """Approximate bytes of memory of each row."""
+        self._size = 0
+        """Their sum."""
 
     def learn(self, rows: Mapping[int, R], size: int) -> None:
         """Keep rows that took `size` bytes, in place of those with the same ids."""
         if not rows:
             return
-        self.facts, self._columns = {**self.facts, **rows}, None
-        sizes = self._sizes | dict.fromkeys(rows, size // len(rows))
-        self._sizes = {id_: sizes[id_] for id_ in self.facts}
+        self.facts.update(rows)
+        self._columns = None
+        before, sizes = self._sizes, dict.fromkeys(rows, size // len(rows))
+        self._size += sum(sizes.values()) - sum(before[id_] for id_ in rows if id_ in before)
+        before.update(sizes)
         if len(self.facts) > self._most:
             fail("reported more GPUs or processes than a machine can have")
-        if sum(self._sizes.values()) > MAX_INVENTORY:
+        if self._size > MAX_INVENTORY:
             fail(f"reported more than {MAX_INVENTORY >> 20} MiB of GPUs or processes")
 
     def columns(self) -> Sequence[Sequence[Any]]:
@@ -140,6 +144,8 @@ class _Rows(Generic[R]):
             fail("sent numbers without the ids of their rows")
         if list(ids) != list(self.facts):
             self.facts, self._columns = self._present(ids), None
+            self._sizes = {id_: self._sizes[id_] for id_ in self.facts}
+            self._size = sum(self._sizes.values())
         if self._columns is None:
             rows = [astuple(row) for row in self.facts.values()]
             none: list[tuple[Any, ...]] = [()] * len(self._kind.__struct_fields__)
@@ -158,6 +164,7 @@ class _Rows(Generic[R]):
     def fork(self) -> _Rows[R]:
         """Return an independent copy with the same knowledge, in as little memory as it takes."""
         fork = copy(self)
+        fork.facts, fork._sizes = dict(self.facts), dict(self._sizes)
         fork.numbers, fork._columns = self.numbers.fork(), None
         return fork
 

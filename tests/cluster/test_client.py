@@ -121,6 +121,8 @@ def test_headers_go_to_the_server_and_nowhere_else(server: AnsweringServer) -> N
               b'[{"metric":{},"values":[]}]}}', "answer as"),
         (200, b'{"status":"success","data":{"resultType":"vector","result":'
               b'[{"metric":{},"value":["NaN","1"]}]}}', "answer as"),
+        (200, b'{"status":"success","data":{"resultType":"vector","result":'
+              b'[{"metric":{},"value":[1,1' + b"0" * 400 + b"]}]}}", "answer as"),
         (200, b'{"status":"error","error":"too\\u001b[31m many samples"}', "too\ufffd\\[31m many"),
         (422, b'{"status":"error","error":"query timed out"}', "query timed out"),
         (401, b"go away", f"set {TOKEN} or {HEADERS}"),
@@ -139,8 +141,11 @@ def test_what_is_no_answer(server: AnsweringServer, status: int, body: bytes, wo
 
 def test_names_that_are_none(server: AnsweringServer) -> None:
     client = PrometheusClient(server.url, {})
-    server.body = [b'{"status":"success","data":["a",7,null]}']
-    assert client.values("job", "{}", 60) == {"a"}
+    server.body = [b'{"status":"success","data":["a",7,null,"\\ud800"]}']
+    assert client.values("job", "{}", 60) == {"a", "?"}  # what can be part of the next query
+    half = b'{"metric":{"host":"\\ud800"},"value":[1,"1"]}'
+    server.body = [EMPTY.replace(b"[]", b"[%s]" % half)]
+    assert client.query("up")[0].labels == {"host": "?"}
     server.body = [b'{"status":"success","data":7}']
     with pytest.raises(SourceError, match="does not answer as"):
         client.values("job", "{}", 60)

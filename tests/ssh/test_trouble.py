@@ -81,6 +81,9 @@ def test_floods_before_the_agent(sshd: Sshd) -> None:
     assert words_of(sshd, "ends", "exit 3") == "the agent ended with status 3"
     wants = _TELLS.replace(f"gputop {SPOKEN} /opt/gputop", "python python3 12") + "echo 1000000000"
     assert words_of(sshd, "wants", wants) == "the host did not take the agent: try ssh by hand"
+    smi = _TELLS.replace(f"gputop {SPOKEN} /opt/gputop", "nvidia-smi /usr/bin/nvidia-smi")
+    records = words_of(sshd, "records", f"{smi}{_ZEROS % 600000} | tr '\\0' '\\036'; echo")
+    assert records == "the host sends more than an agent would: disconnected"
     said = words_of(sshd, "said", "printf 'no\\033[2J room\\n' >&2; exit 1")
     assert said == "no\ufffd[2J room"
 

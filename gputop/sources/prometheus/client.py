@@ -88,7 +88,7 @@ class PrometheusClient:
         data = self._get(f"label/{label}/values?{_encoded(words)}")
         if not isinstance(data, list):
             raise self._failed(_STRANGE)
-        return {text for text in data if isinstance(text, str)}
+        return {_text(text) for text in data if isinstance(text, str)}
 
     def _api(self, path: str, words: Mapping[str, object]) -> Any:
         """Return the data for an expression, sent by POST: it may be too long for a URL."""
@@ -118,7 +118,7 @@ class PrometheusClient:
     def _series(self, data: Any) -> list[Series]:
         try:
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             raise self._failed(_STRANGE) from None
 
     def _failed(self, why: str) -> SourceError:
@@ -182,11 +182,16 @@ def _encoded(words: Mapping[str, object]) -> str:
 
 def _one_of(series: Any) -> Series:
     """Return a series of an answer. ValueError if it has no values."""
-    labels = {name: text for name, text in series["metric"].items() if isinstance(text, str)}
+    labels = {name: _text(text) for name, text in series["metric"].items() if isinstance(text, str)}
     points = series["values"] if "values" in series else [series["value"]]
     if not points:
         raise ValueError("a series without values")
     return Series(labels, tuple(map(_point, points)))
+
+
+def _text(text: str) -> str:
+    """Return a text of an answer, with a `?` for half a character: it may be part of a query."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _point(pair: Any) -> tuple[float, float]:

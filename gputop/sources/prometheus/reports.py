@@ -44,12 +44,11 @@ def report_queries(site: Site, hosts: str) -> dict[str, str]:
 
 def reports_of(gpus: Iterable[Gpu], answers: Answers, now: float) -> dict[str, GpuReport]:
     """Return what is known of each GPU that has a UUID. `now`: seconds since the epoch."""
+    parts = {name: _by_uuid(answer) for name, answer in answers.items()}
     return {
-        gpu.uuid: _report(
-            gpu, {name: _of_gpu(series, gpu) for name, series in answers.items()}, now
-        )
+        uuid: _report(gpu, {name: of_uuid.get(uuid, []) for name, of_uuid in parts.items()}, now)
         for gpu in gpus
-        if gpu.uuid is not None
+        if (uuid := gpu.uuid) is not None
     }
 
 
@@ -57,19 +56,22 @@ def silenced(
     gpus: Iterable[Gpu], reports: Mapping[str, GpuReport], answers: Answers
 ) -> tuple[Gpu, ...]:
     """Return GPUs, those that are reported as hung with that state and since when."""
-    return tuple(_silenced(gpu, reports.get(gpu.uuid or ""), answers) for gpu in gpus)
+    ages = _by_uuid(answers["ages"])
+    return tuple(_silenced(gpu, reports.get(gpu.uuid or ""), ages) for gpu in gpus)
 
 
-def _silenced(gpu: Gpu, report: GpuReport | None, answers: Answers) -> Gpu:
+def _silenced(gpu: Gpu, report: GpuReport | None, ages: Mapping[str | None, list[Series]]) -> Gpu:
     if HUNG not in (finding.code for finding in (report and report.findings) or ()):
         return gpu
-    return replace(gpu, state="silent", stale_for=number_of(_of_gpu(answers["ages"], gpu)))
+    return replace(gpu, state="silent", stale_for=number_of(ages.get(gpu.uuid, [])))
 
 
-def _of_gpu(answer: Sequence[Series], gpu: Gpu) -> list[Series]:
-    """Return the series of a GPU, the greatest first."""
-    mine = (series for series in answer if series.labels.get("uuid") == gpu.uuid)
-    return sorted(mine, key=lambda series: -series.value)
+def _by_uuid(answer: Iterable[Series]) -> dict[str | None, list[Series]]:
+    """Return the series of each GPU, the greatest first."""
+    found: dict[str | None, list[Series]] = {}
+    for series in sorted(answer, key=lambda series: -series.value):
+        found.setdefault(series.labels.get("uuid"), []).append(series)
+    return found
 
 
 def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:

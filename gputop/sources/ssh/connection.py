@@ -25,7 +25,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import HUNG_LOGINS, LEASE, PINGER, limiter_of
 from gputop.sources.ssh.process import Allowance, BusyError, SshProcess
 from gputop.sources.ssh.proxy import proxy_of
-from gputop.sources.ssh.smi import WORDS, SmiReader, smi_text
+from gputop.sources.ssh.smi import SEPARATOR, WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 
 _CONNECT = 60.0
@@ -122,6 +122,8 @@ class Connection(AgentConnection):
             while (line := process.line(self._left())).endswith(b"\n"):
                 if self._heard is None and self._options.interval is not None:
                     self.ping()
+                if isinstance(self._reader, SmiReader):
+                    self._rows.take(line.count(SEPARATOR.encode()))
                 message = self._reader.read(line)
                 self._note(message)
                 if message is not None and not self._is_pong(message):

@@ -57,7 +57,7 @@ _COMMAND = 4096
 """Bytes of a command line that are read: everybody chooses the length of his own."""
 _COMMAND_TURNS = 60
 """The command line of a process that keeps its name is read once in this many rounds."""
-_SEPARATOR = "\x1e"
+SEPARATOR = "\x1e"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of include/linux/proc_ns.h: in another namespace PIDs are not the driver's."""
 _FACTS = {"fields", "cuda", "cpu", "host", "boot", "btime", "cpus", "page", "space", "MemTotal:",
@@ -206,7 +206,7 @@ class SmiReader:
     def read(self, line: bytes) -> Frame | Reply | None:
         """Return what a line completes: a Frame, a Reply, or nothing yet. SourceError."""
         frame = None
-        for record in line.decode("utf-8", "replace").rstrip("\n").split(_SEPARATOR):
+        for record in line.decode("utf-8", "replace").rstrip("\n").split(SEPARATOR):
             self._kept += len(record)
             kind, _, text = record[:_MAX_RECORD_CHARS].partition(" ")
             frame = self._take(kind, text) or frame
