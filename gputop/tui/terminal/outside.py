@@ -20,13 +20,18 @@ _AFTERWARDS = 0.2
 def run_outside(
     app: TerminalApp[Any], command: Sequence[str], environ: Mapping[str, str], words: str
 ) -> int | None:
-    """Suspend the screen, print `words`, and run a program on the terminal. Return its exit status;
-    None if it cannot be started. Ctrl-C ends only that program."""
+    """Suspend the screen, print `words`, and run a program that asks on the terminal itself
+    (/dev/tty). Return its exit status; None if it cannot be started. It has no input and output:
+    these would be those of another machine. Ctrl-C ends only that program."""
     app.heeds_interrupt = False
     try:
         with app.suspend():
             os.write(2, f"{words}\n".encode(errors="replace"))
-            return subprocess.run(command, env=dict(environ), check=False).returncode
+            nothing = subprocess.DEVNULL
+            done = subprocess.run(
+                command, env=dict(environ), stdin=nothing, stdout=nothing, check=False
+            )
+            return done.returncode
     except OSError:
         return None
     finally:
