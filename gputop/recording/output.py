@@ -64,8 +64,11 @@ class DataOutput:
             _append(self._index, packed)
 
     def close(self) -> None:
-        os.close(self._index)
-        os.close(self._data)
+        """Close both, once: a close that fails, as on NFS, has freed its descriptor. OSError."""
+        try:
+            os.close(self._index)
+        finally:
+            os.close(self._data)
 
 
 def _open_ours(folder: Folder, name: str, flags: int) -> int:

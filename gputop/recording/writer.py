@@ -67,11 +67,12 @@ class RecordingWriter:
         say: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         hosts: int = 1,
-        uptime: Callable[[], float] = time.monotonic,
+        uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
         """Make what is missing, except the folder of a file. `every`: seconds between two frames. A
         path that is a folder or ends with / is taken as a folder. `hosts`: how many share the file,
-        of which each gets a part of its own. `uptime`: seconds that nobody sets. GputopError."""
+        of which each gets a part of its own. `uptime`: seconds that nobody sets, and that
+        pass in a suspend as well. GputopError."""
         self._every, self._limits, self._say, self._clock = every, limits, say, clock
         self._uptime, self._offset = uptime, clock() - uptime()
         self._calm_until: float | None = uptime() + _CALM
@@ -118,9 +119,9 @@ class RecordingWriter:
         return self._is_folder and is_large
 
     def close(self) -> None:
-        if self._output is not None:
-            self._output.close()
-            self._output = None
+        output, self._output = self._output, None
+        if output is not None:
+            output.close()
 
     def _append(self, host: str, frame: Frame) -> tuple[str, str | None]:
         """Return why nothing was written, or None, and of which host; "" for all. OSError,

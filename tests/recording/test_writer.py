@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
@@ -263,6 +264,31 @@ def test_a_file_that_is_removed_is_begun_anew(folder: Path) -> None:
     for frame in after:
         writer.append(HOST, frame)
     assert read(folder) == (after, ())
+
+
+def test_a_file_that_cannot_be_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS says so at midnight that the quota is full, and the descriptor is free all the same."""
+    clock, close, said, fails = Clock(), os.close, list[str](), list[str]()
+
+    def close_and_fail(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        close(descriptor)
+        if path in fails:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "close", close_and_fail)
+    writer = RecordingWriter(f"{folder}/", EVERY, say=said.append, clock=clock, uptime=clock)
+    frames = [*frames_from(START, 2), *frames_from(START + DAY, 3)]
+    for frame in frames:
+        if clock.now < frame.time - 2 * EVERY:
+            fails = [str(path) for path in folder.iterdir()]
+        clock.now = frame.time
+        writer.append(HOST, frame)
+    writer.close()
+    fails = []
+    assert said == [f"cannot write to {folder}: Disk quota exceeded; still trying",
+                    f"writing to {folder} again"]  # fmt: skip
+    assert read(folder) == (frames[:2] + frames[3:], ())
 
 
 @pytest.mark.system
