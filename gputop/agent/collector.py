@@ -185,7 +185,7 @@ class Collector:
                     worker.end()
             self._driver, self.gpus = _NO_DRIVER, ()
             self._links = self._topology = None
-            self._placed = set()
+            self._placed, self._idle = set(), IdleTimes()
             self._opener.reset()
             return problem_of(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if codes == {pynvml.NVML_ERROR_NO_PERMISSION} and not busy:

@@ -27,6 +27,9 @@ _EVERY = 10.0
 """Seconds between two records."""
 _FRESH = 30.0
 """Seconds, beyond the agent's interval, for which a record is valid."""
+_UNOBSERVED = 150.0
+"""Seconds without a look after which idle times begin anew: nobody knows what was done meanwhile.
+Two frames are a minute apart at most."""
 _LEAST = 1.0
 """The shortest idle time, in seconds, that is recorded."""
 _MOST_BYTES = 1 << 22
@@ -50,8 +53,9 @@ class IdleTimes:
     """
 
     def __init__(self) -> None:
-        self._since: dict[Hashable, float] = {}
-        self._latest: dict[Hashable, float] = {}
+        self._since: dict[Hashable, tuple[float, float]] = {}
+        """Since when each key is idle, and when it was looked at last."""
+        self._latest: dict[Hashable, tuple[float, float]] = {}
         self._sampled: set[int] = set()
 
     def of_gpu(self, index: int, utilization: float | None, at: float) -> float | None:
@@ -77,7 +81,7 @@ class IdleTimes:
         if samples:
             self._sampled.add(key[0])
         if sample is not None and sample.is_busy:
-            self._latest[key] = at
+            self._latest[key] = at, at
             return 0.0
         return self._idle(key, bool(utilization) and key[0] not in self._sampled, at)
 
@@ -86,8 +90,10 @@ class IdleTimes:
         self._since, self._latest = self._latest, {}
 
     def _idle(self, key: Hashable, busy: bool, at: float) -> float:
-        since = at if busy else self._since.get(key, at)
-        self._latest[key] = since
+        since, looked = self._since.get(key, (at, at))
+        if busy or at - looked > _UNOBSERVED:
+            since = at
+        self._latest[key] = since, at
         return round(at - since, 1)
 
 

@@ -56,6 +56,17 @@ def test_where_nobody_ever_had_a_sample_the_gpu_speaks() -> None:
         idle.end_cycle()
 
 
+def test_time_that_nobody_observed_is_not_idle() -> None:
+    """The driver hung, or the agent was stopped; a minute between two frames is observed."""
+    idle, told = IdleTimes(), []
+    for at, samples, utilization in (
+        (100.0, sample(sm=0.5), 0.5), (160.0, {}, 0.0), (7300.0, {}, 0.0), (7301.0, {}, 0.0)
+    ):  # fmt: skip
+        told.append((idle.of_gpu(0, utilization, at), idle.of_process(KEY, samples, 0.0, at)))
+        idle.end_cycle()
+    assert told == [(0.0, 0.0), (60.0, 60.0), (0.0, 0.0), (1.0, 1.0)]
+
+
 def test_who_left_begins_anew() -> None:
     idle = IdleTimes()
     idle.of_process(KEY, {}, 0.0, 1.0)
