@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import time
 from collections import Counter
 from typing import Any
 
 import msgspec
+import pynvml
 import pytest
 
+from gputop.agent.gpu.lists import ProcessLists
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame
 from tests.agent.driving import Agent, Json
@@ -187,6 +190,23 @@ def test_a_sample_counts_once(machine: MachineFactory) -> None:
         assert rows(agent.refresh(), "sm_utilization") == [(0.6,)]
         here.change(gpu=0, compute=[{"pid": NOBODY, "sm": 99, "sample_time": seen}])
         assert rows(agent.refresh(), "sm_utilization") == [(None,)]
+
+
+def test_samples_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are older than the last one, and new."""
+    now = [1e9]
+
+    def samples(handle: object, array: Any, count: Any, since: object) -> int:
+        struct.pack_into("<I4xQIIII", array, 0, 7, int(now[0] * 1e6), 90, 0, 0, 0)
+        count._obj.value = 1
+        return 0
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", lambda name: samples)
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    lists, told = ProcessLists(), []
+    for now[0] in (1e9, 1e9 + 1, 1e9 - 35, 1e9 - 34):
+        told.append([sample.sm for sample in lists.utilization(None, True).values()])
+    assert told == [[0.9]] * 4
 
 
 def test_samples_are_seldom_asked_for_while_nothing_works(machine: MachineFactory) -> None:

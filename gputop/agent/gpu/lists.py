@@ -8,6 +8,7 @@ newest layout.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ _FIRST_SAMPLES = 2.0
 """Seconds of samples taken the first time, when there is no last timestamp."""
 _CLOCK_SKEW = 60.0
 """Seconds that a sample may be ahead of our clock; more is garbage, or our clock was set back."""
+_SET_BACK = 1.0
+"""Seconds from which on a clock is set back, not steered."""
 _RARE = 5.0
 """Seconds between two readings of an empty list, but for that of compute processes, and of samples
 while no process is at work."""
@@ -127,6 +130,8 @@ class ProcessLists:
         self._lists = list(_newest_lists())
         self._samples = _Buffer(_SAMPLE)
         self._since = 0
+        self._ahead = -math.inf
+        """Seconds by which our clock was ahead of the time since the boot."""
         self._newest: dict[int, Utilization] = {}
         self._samples_due = 0.0
         self._answers: tuple[object, ...] = ()
@@ -192,6 +197,9 @@ class ProcessLists:
     def _newest_samples(self, handle: Any) -> dict[int, Utilization]:
         function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
         now = time.time()
+        before, self._ahead = self._ahead, now - time.monotonic()
+        if self._ahead < before - _SET_BACK:  # all new samples would be older than the last one
+            self._since = 0
         latest = int((now + _CLOCK_SKEW) * 1e6)
         if not 0 < self._since <= latest:
             self._since = int((now - _FIRST_SAMPLES) * 1e6)
