@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gputop.agent.process.reader import ProcessReader
+from gputop.agent.process.reader import NoAnswerError, ProcessReader
 from gputop.agent.process.stat import read_stat
 from gputop.agent.program import run_program
 from gputop.sources.child import PipedProcess
@@ -201,11 +201,32 @@ def test_a_keeper_that_can_no_longer_answer_ends_its_readers() -> None:
         assert reader._keeper
         os.kill(reader._keeper, signal.SIGSTOP)
         until(lambda: psutil.Process(reader._keeper).status() == psutil.STATUS_STOPPED)
-        reader._control.send(b"\1")
+        reader._control.send(b"1 1")
         reader._control.close()
         os.kill(reader._keeper, signal.SIGCONT)
         reader.stop()
         until(lambda: not children_left())  # on a busy machine `stop` does not wait for their end
+
+    assert in_child(run, os.getuid()) == ""
+
+
+def test_a_keeper_that_answers_late() -> None:
+    """Its answer is not taken for that to the next request, whose reader is another one."""
+
+    def run() -> None:
+        reader = ProcessReader()
+        reader.start()
+        assert reader._control
+        assert reader._keeper
+        reader._control.settimeout(0.1)
+        os.kill(reader._keeper, signal.SIGSTOP)
+        with suppress(NoAnswerError):
+            reader.ask(read_stat, os.getpid())
+        os.kill(reader._keeper, signal.SIGCONT)
+        reader._control.settimeout(60)
+        assert reader.ask(read_stat, os.getpid())
+        assert not reader._silent
+        reader.stop()
 
     assert in_child(run, os.getuid()) == ""
 

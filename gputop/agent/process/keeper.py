@@ -30,29 +30,31 @@ def packed(value: object) -> bytes:
 
 
 def run_keeper(control: socket.socket, marks: memoryview) -> NoReturn:
-    """Make a worker for each message, which is its number; end with the agent."""
+    """Make a worker for each message, which is its number and that of the request; end with the
+    agent. An answer has the request's number, and the worker's PID or 0."""
     workers: dict[int, int] = {}
     dying: set[int] = set()
     with suppress(BaseException):
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(ignored, signal.SIG_IGN)
         nothing, closed = os.pipe()  # a container may have no /dev/null
         os.close(closed)
         for stream in range(3):  # else the agent's reader waits for us when it ends
             os.dup2(nothing, stream)
         gc.freeze()
-        while message := control.recv(1):
-            if (before := workers.pop(message[0], None)) is not None:
+        while message := control.recv(32):
+            number, request = map(int, message.split())
+            if (before := workers.pop(number, None)) is not None:
                 os.kill(before, signal.SIGKILL)  # it is not reaped yet
                 dying.add(before)
             dying = {pid for pid in dying if os.waitpid(pid, os.WNOHANG)[0] == 0}
-            made = None if len(dying) >= _MOST_DYING else _fork(control, marks, message[0])
+            made = None if len(dying) >= _MOST_DYING else _fork(control, marks, number)
             if made is None:
-                control.send(b"%d 0" % message[0])
+                control.send(b"%d 0" % request)
                 continue
-            ours, workers[message[0]] = made
+            ours, workers[number] = made
             with ours:
-                answer = b"%d %d" % (message[0], workers[message[0]])
+                answer = b"%d %d" % (request, workers[number])
                 socket.send_fds(control, [answer], [ours.fileno()])
     for pid in workers.values():  # also where the agent closed its end before we answered
         os.kill(pid, signal.SIGKILL)

@@ -108,6 +108,8 @@ class ProcessReader:
         self._idle: list[_ReaderChild] = []
         self._free = list(range(_MOST_WORKERS))
         """Numbers of workers that are not running."""
+        self._requests = 0
+        """How many workers the keeper was asked for."""
         self._silent: dict[tuple[int, bool], _Silence] = {}
         """By PID, and whether even `stat` is not answered."""
         self._answered: set[int] = set()
@@ -270,7 +272,8 @@ class ProcessReader:
             if not self._free or self._control is None:
                 return None
             number = self._free.pop()
-            worker = _new_child(self._control, number, self._marks)
+            self._requests += 1
+            worker = _new_child(self._control, number, self._requests, self._marks)
             if worker is None:
                 self._free.append(number)
                 self._check_keeper()
@@ -372,15 +375,17 @@ class _ReaderChild(NamedTuple):
                 raise OSError("it makes no progress")
 
 
-def _new_child(control: socket.socket, number: int, marks: memoryview) -> _ReaderChild | None:
+def _new_child(
+    control: socket.socket, number: int, request: int, marks: memoryview
+) -> _ReaderChild | None:
     """Have the keeper make a worker in the place of the last one of this number."""
     try:
-        control.send(bytes([number]))
+        control.send(b"%d %d" % (number, request))
         while True:
-            message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+            message, descriptors, _, _ = socket.recv_fds(control, 32, 1)
             ends = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-            made_for, pid = map(int, message.split())
-            if made_for == number:  # not the answer that did not come in time for another
+            answered, pid = map(int, message.split())
+            if answered == request:  # not one that did not come in time
                 break
     except OSError:
         return None
