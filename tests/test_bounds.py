@@ -38,7 +38,7 @@ UNBOUNDED = {
     "gputop.sources.ssh.carry._loader": 1,
     "gputop.sources.ssh.carry._archive": 2,  # packed by bz2, and by zlib
     "gputop.sources.ssh.client.allow_many_files": 1,
-    "gputop.sources.ssh.login._folder": 1,
+    "gputop.sources.ssh.login._new_folder": 1,
 }
 """By how many keys there are."""
 

@@ -145,6 +145,15 @@ def test_a_login_forwards_nothing(sshd: Sshd) -> None:
     assert options["clearallforwardings"] == "yes"
 
 
+def test_a_folder_of_logins_that_was_cleaned_away(sshd: Sshd) -> None:
+    host, folders = sshd.host("by-hand"), []
+    for _ in range(2):
+        path = next(word for word in login_command(host) if word.startswith("ControlPath="))
+        folders.append(Path(path.partition("=")[2]).parent)
+        folders[-1].rmdir()
+    assert folders[0] != folders[1]
+
+
 def test_somebody_has_to_log_in(sshd: Sshd, kept: MachineFactory) -> None:
     key = sshd.folder / "key"
     locked = sshd.folder / "locked"

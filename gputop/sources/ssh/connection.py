@@ -187,6 +187,7 @@ class Connection(AgentConnection):
         self._timeout = self._later_timeout
         if kind == "nvidia-smi":
             self._reader = SmiReader(self._options.interval, self._host.requested_name)
+            self._timeout += self._options.interval or 0.0  # between two rounds it answers nothing
         process.send(start, self._left)
         if agent is not None:
             self._carry(process, agent)

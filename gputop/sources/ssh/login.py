@@ -10,7 +10,9 @@ import atexit
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +37,7 @@ def login_command(host: HostName) -> list[str]:
 
 def login_options(host: HostName) -> dict[str, str]:
     """Return ssh's options for a stream through such a login; none without a login."""
-    if not _folder.cache_info().currsize or not _socket(host).exists():
+    if not _new_folder.cache_info().currsize or not _socket(host).exists():
         return {}
     return {"ControlPath": str(_socket(host))}
 
@@ -45,9 +47,20 @@ def _socket(host: HostName) -> Path:
     return _folder() / name[:16]
 
 
-@cache
 def _folder() -> Path:
-    """Make the folder of the sockets: for its user alone, and removed when gputop ends."""
+    """Return the folder of the sockets; a new one if it was cleaned away, as systemd-tmpfiles does
+    after ten days. SourceError."""
+    with suppress(OSError):
+        about = os.lstat(folder := _new_folder())
+        if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
+            return folder
+    _new_folder.cache_clear()
+    return _new_folder()
+
+
+@cache
+def _new_folder() -> Path:
+    """Make a folder for its user alone, that is removed when gputop ends. SourceError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="gputop-", dir="/tmp"))  # a socket's path is short
     except OSError as error:
@@ -60,7 +73,7 @@ def _tidy_up(folder: Path) -> None:
     """End the masters, and remove the folder."""
     silent = os.open(os.devnull, os.O_RDWR)
     ending = []
-    for path in folder.iterdir():
+    for path in folder.glob("*"):
         command = ssh_words(None, {"ControlPath": str(path)}, "-O", "exit")
         ending.append(PipedProcess(command, ssh_environment(), silent, silent))
     for process in ending:
