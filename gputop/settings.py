@@ -196,11 +196,6 @@ def read(environ: Mapping[str, str]) -> Settings:
     return from_environment(from_file(settings_path(environ)), environ)
 
 
-def read_believed(environ: Mapping[str, str]) -> Settings:
-    """Read as `read` does, but leave out a file that is not safe, and say so."""
-    return from_environment(file_believed(environ), environ)
-
-
 def file_believed(environ: Mapping[str, str], only: Collection[str] = ()) -> Settings:
     """Read as `from_file` does, but leave out a file that is not safe, and say so."""
     try:

@@ -66,6 +66,7 @@ def kill(here: Machine, *words: object) -> Done:
     ("1 --descendants", 2, "gputop itself is a descendant of it: name what is to end"),
     ("99999999999", 2, "99999999999 is not a PID"),
     ("train 17", 2, "PIDs or words of the filter, not both"),
+    ("host:node3 train", 2, "host: is a word of the screen: here -H names the hosts"),
     ("--user nobody-like-that", 2, "no user nobody-like-that on this machine"),
     ("--gpu 9", 2, "'9' is no GPU here: give an index or more of its UUID"),
     ("--gpu GPU-", 2, "'GPU-' is no GPU here: give an index or more of its UUID"),
@@ -81,6 +82,14 @@ def test_errors_are_one_line(words: str, status: int, error: str, here: Machine)
     assert done.stderr.startswith(f"gputop: {error}")
     assert (done.stderr.count("\n"), done.stdout) == (1, "")
     assert len(here.pids) == 3
+
+
+def test_a_wrong_setting_that_is_not_about_signals(here: Machine, tmp_path: Path) -> None:
+    (tmp_path / "gputop").mkdir()
+    here.env |= {"XDG_CONFIG_HOME": str(tmp_path), "GPUTOP_THEME": "pink"}
+    for text, status in (("theme = 'pink'", 0), ("readonly = 'perhaps'", 2)):
+        (tmp_path / "gputop" / "config.toml").write_text(text)
+        assert kill(here, str(here.pids["train"]), "--dry-run").returncode == status
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])

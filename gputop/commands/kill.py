@@ -38,7 +38,7 @@ from gputop.model.machine.signals import (
 from gputop.model.machine.text import printable, short_command, size
 from gputop.output import complain, write, write_error
 from gputop.protocol.messages import Candidates, Signal
-from gputop.settings import read_believed, settings_path
+from gputop.settings import VARIABLES, file_believed, from_environment, settings_path
 from gputop.sources.ask import TIMEOUT, answers, ask, readable_frame
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source
@@ -140,7 +140,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check what can be checked without an agent. UsageError, GputopError."""
-    if options.readonly or read_believed(os.environ).readonly:
+    variable = VARIABLES["readonly"]
+    only = file_believed(os.environ, ("readonly",)), {variable: os.environ.get(variable, "")}
+    if options.readonly or from_environment(*only).readonly:
         where = f"GPUTOP_READONLY is set, or readonly in {settings_path(os.environ)}"
         raise GputopError(f"--readonly is given, or {where}: nothing is signalled")
     asks = not (options.yes or options.dry_run)

@@ -38,7 +38,7 @@ On the screen:  , .  a sample back, on    < >  a minute    t  to a time    Space
 
 exit status: 0 done, 1 the recording cannot be read, 2 usage
 """
-TAKES = {**LOOKS, "user": "", "interval": "", "print_last": ""}
+TAKES = {**LOOKS, "user": "", "print_last": ""}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

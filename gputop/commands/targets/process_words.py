@@ -78,6 +78,8 @@ def _is_open(term: Term) -> bool:
 
 def _check(term: Term) -> None:
     """Refuse a word that may mean more than its user intended. UsageError."""
+    if term.key == "host":
+        raise UsageError("host: is a word of the screen: here -H names the hosts, as -H node3")
     count = sum(character.isalnum() for character in term.value)
     if term.key == "container" and count < _LEAST:
         _refuse(term, f"is too short: give {_LEAST} letters or digits of its name or id")

@@ -152,7 +152,8 @@ class _Reader:
             raise UsageError(f"group @{shown} of the settings is nested too deeply")
         nodes = self._environ.get(JOB, "")
         if name == SLURM and not nodes:
-            raise UsageError(f"@slurm: this is not a Slurm job ({JOB} is not set)")
+            why = f"this is not a Slurm job ({JOB} is not set), or you are root: name the hosts"
+            raise UsageError(f"@slurm: {why}")
         groups = {**self._groups, SLURM: [nodes]}
         if name not in groups:
             defined = ", ".join(f"@{group}" for group in groups)

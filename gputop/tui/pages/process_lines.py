@@ -190,7 +190,7 @@ def _words(row: ProcessRow, state: ProcessPageState) -> Iterator[str]:
 
 def _graphs(paper: Paper, past: ProcessHistory) -> StyledLine:
     """Draw memory as a part of its peak, and the share of the SMs, with one sample per cell."""
-    highest = max(0.0, peak(past.memory) or 0.0)
+    highest = max(0.0, peak(past.memory[-_MOST_SAMPLES:]) or 0.0)
     end = f"  peak {size(int(highest))}   SM "
     room = (paper.width - 2 - LABEL - len("memory ") - len(end) - 1) // 2
     width = min(max(4, room), _MOST_SAMPLES, len(past.memory))
