@@ -15,6 +15,7 @@ from gputop.model.cuda.advice import (
     environ_advice,
     request_advice,
     requested,
+    requests_advice,
 )
 from gputop.model.cuda.enumeration import CudaDevice, MigInstance
 from gputop.model.cuda.frameworks import FRAMEWORKS, Framework, device_name
@@ -219,6 +220,38 @@ def test_a_name_that_does_not_exist(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("uv run --with jax[cuda12] t.py", "conda run -n cuda12 t.py", "/opt/cuda12/bin/nvcc"),
+        *("python t.py --gpu_num 2", "srun --gres gpu:4 t.py", "x:server-cuda13"),
+        *("torchrun --nnodes 2 --nproc_per_node 4", "accelerate launch --num_machines 2"
+          " --num_processes 4", "vllm --data-parallel-size 4 --data-parallel-size-local 2"),
+    ],
+)  # fmt: skip
+def test_words_that_ask_for_no_gpu_that_is_not_there(line: str) -> None:
+    assert requests_advice(line.split(), resolve("0,1", h100(4))) == ()
+
+
+def test_words_that_ask_for_too_much() -> None:
+    mapping = resolve("0,1", h100(4))
+    for line, code in (
+        ("python t.py --gpu_num 3", "request-too-many"), ("torchrun --nproc_per_node=4 t.py",
+         "request-too-many"), ("llama-server --device CUDA2", "request-out-of-visible"),
+    ):  # fmt: skip
+        assert [advice.code for advice in requests_advice(line.split(), mapping)] == [code]
+
+
+def test_blanks_beside_uuids_and_indices_behind_an_end() -> None:
+    cards = h100(4)
+    (blank,) = advise(resolve(f"{cards[0].uuid}, {cards[1].uuid}", cards))
+    assert blank.code == "value-spaces"
+    assert blank.text.startswith("Blanks are part of a UUID entry")
+    (hides,) = (advice for advice in advise(resolve("0,1,-1,0,3", cards))
+                if advice.code == "value-hides-rest")  # fmt: skip
+    assert hides.text == "-1 ends the list: 3 is not visible."
+
+
 @pytest.mark.parametrize("k", [2, 3, 12])
 @pytest.mark.parametrize("name", ["/gpu:{k}", "/device:GPU:{k}", 'with tf.device("/GPU:{k}"):'])
 def test_a_name_of_tensorflows_that_does_not_exist(name: str, k: int) -> None:
@@ -282,6 +315,7 @@ MISTAKES: list[tuple[str, str, list[str]]] = [
     (f"{N}=$1 python t.py", "$1 is known only when it runs", []),
     (f'{N}="0,1 python t.py', '"0,1 cannot be followed to its end', []),
     (f"set {N}=1; python t.py", f"what set does with {N}=1", ["shell-set"]),
+    (f"set {N}='1'; python t.py", f"what set does with {N}=", ["shell-set"]),
     ("CUDA_VISIBLE-DEVICES=1 python t.py", "command called CUDA", ["name-typo"]),
     ("NVIDIA_VISIBLE_DEVICES=1 python t.py", f"it does not name {N}", [CONTAINER_ID]),
     ("NVIDIA_VISIBLE_DEVICES=1 docker run x", f"it does not name {N}", [CONTAINER_ID]),

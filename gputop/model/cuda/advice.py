@@ -127,19 +127,25 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceRow]:
 def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
     """Yield advice on where the list ended, unless `explained`, and on what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
+    before = [entry.text for entry in mapping.entries if stop and entry.position < stop.position]
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
     if reason == "duplicate" and stop:
         text = f"CUDA rejects the whole list and {rest_of(mapping)}."
         if kind_of(mapping.value or "") == "integer":
             yield "value-duplicate", "error", f"A GPU is named twice: {text}"
-        elif stop.text in [entry.text for entry in mapping.entries[: stop.position]]:
+        elif stop.text in before:
             yield "value-duplicate", "error", f"{printable(stop.text, 48)} is named twice: {text}"
         else:
             yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
-    elif reason == "negative" and stop and after:
+    elif (
+        reason == "negative" and (after := [text for text in after if text not in before]) and stop
+    ):
         names, verb = ", ".join(after[:16]), "is" if len(after) == 1 else "are"
         text = f"{stop.text} ends the list: {names} {verb} not visible."
         yield "value-hides-rest", "warning", text
+    elif stop and reason in ("kind_mismatch", "unknown_uuid") and _has_blank_at_uuid(stop.text):
+        text = f"Blanks are part of a UUID entry, so {rest_of(mapping)}. Write A,B."
+        yield "value-spaces", "error", text
     elif stop and reason in _STOPS and not (explained and reason == "not_a_number"):
         code, level, template = _STOPS[reason]
         before = f" after {mapping.entries[stop.position - 1].text}" if stop.position else ""
@@ -154,6 +160,10 @@ def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
         text = f"CUDA does not document how it reads {shown(odd.text)}."
         better = " Write a plain decimal index." if kind_of(odd.text) == "integer" else ""
         yield "value-uncertain", "info", text + better
+
+
+def _has_blank_at_uuid(text: str) -> bool:
+    return text != text.strip() and text.strip().startswith(("GPU-", "MIG-"))
 
 
 def _of_order(mapping: CudaMapping) -> Iterator[_AdviceRow]:
@@ -230,19 +240,21 @@ def request_advice(name: str, mapping: CudaMapping) -> Finding | None:
 
 
 _NAMED = re.compile(
-    r"(?<![\w.])(?:(?:torch\.)?cuda:([0-9]{1,4})|CUDA([0-9]{1,4})|/?(?:device:)?gpu:([0-9]{1,4}))"
+    r"(?<![\w.])(?:(?:torch\.)?cuda:([0-9]{1,4})|(?-i:CUDA)([0-9]{1,4})|/?(?:device:)?gpu:([0-9]{1,4}))"
     r"(?![\w.:])|(?:set_device|CudaDevice|device)\((?:id=|[\"']cuda[\"'],\s*)?[0-9]{1,4}\)",
     re.IGNORECASE,
 )
 _INDEX_OPTION = re.compile(
-    r"--(?:cuda|device|gpu)(?:[-_]?(?:id|idx|num|device))?|--(?:local[-_]rank|main[-_]gpu)"
+    r"--(?:cuda|device|gpu)(?:[-_]?(?:id|idx|device))?|--(?:local[-_]rank|main[-_]gpu)"
 )
 """Options that give the number of one GPU, as the program counts."""
 _COUNT_OPTION = re.compile(
-    r"-tp|--(?:tp(?:[-_]size)?|n[-_]?gpus|num[-_]gpus|num[-_]processes|nproc[-_]per[-_]node"
+    r"-tp|--(?:tp(?:[-_]size)?|n[-_]?gpus|num[-_]gpus|(?:gpu|device)[-_]?num|num[-_]processes|nproc[-_]per[-_]node"
     r"|(?:tensor|data)[-_]parallel[-_]size)"
 )
 """Options that give the number of GPUs that the program uses on this machine."""
+_SEVERAL_MACHINES = re.compile("--(?:nnodes|num[-_]machines|.*[-_]size[-_]local)")
+"""Options with which those that give a number of GPUs mean all machines."""
 _MOST, _MOST_OF_TEXT = 2000, 16384
 """Characters of a word and of a text that are searched."""
 
@@ -250,17 +262,17 @@ _MOST, _MOST_OF_TEXT = 2000, 16384
 def requests_advice(words: Sequence[str], mapping: CudaMapping) -> tuple[Finding, ...]:
     """Return advice on the GPUs that a command line asks for and that a mapping does not have."""
     advice: list[Finding | None] = []
-    option = ""
+    option, several = "", any(map(_SEVERAL_MACHINES.match, words))
     for word in words:
         name, equals, value = word[:_MOST].partition("=")
         if not equals and re.match(r"-+[A-Za-z]", word):
             option = word
             continue
         option, value = (name, value) if equals and name[:1] == "-" else (option, word[:_MOST])
-        names = [match[0] for match in _NAMED.finditer(value)]
+        names = [] if option == "--gres" else [match[0] for match in _NAMED.finditer(value)]
         if re.fullmatch("[0-9]{1,4}", value):
             names += [f"cuda:{value}"] if _INDEX_OPTION.fullmatch(option) else []
-            if _COUNT_OPTION.fullmatch(option):
+            if _COUNT_OPTION.fullmatch(option) and not several:
                 advice.append(_too_many(option, int(value), mapping))
         advice += [request_advice(name, mapping) for name in names]
         option = ""
@@ -284,7 +296,7 @@ _GIVES = re.compile(r"(?:^|(?<=[\s;&|!]))([A-Za-z_][\w-]*)=|[\"']([A-Za-z_]\w*)[
 _SLIPS: dict[str, tuple[Level, str, str]] = {
     "shell-dollar": ("error", rf"{_SET}[\"']?\$0\b",
         "'$0' is the shell's own name. Write a plain 0."),
-    "shell-set": ("error", rf"^[ \t]*set[ \t]+{NAME}=([\w,-]{{0,99}})(?![\w,-])",
+    "shell-set": ("error", rf"^[ \t]*set[ \t]+{NAME}=[\"']?([\w,-]{{1,99}})(?![\w,-])",
         "'set' is Windows cmd syntax; in bash it sets $1. Use export {NAME}={0}."),
     "shell-sudo": ("warning", rf"{_SET}\S*[ \t]+sudo[ \t]+(?!-\w*E|--preserve-env"
         rf"(?: |=\S*{NAME}))",
@@ -294,7 +306,7 @@ _SLIPS: dict[str, tuple[Level, str, str]] = {
         "Space before '=': bash runs a command called {NAME} and masks nothing. Write {NAME}={0}."),
     "shell-space-after-equals": ("error", rf"{_SET}[ \t]+([0-9]+)[ \t]+[^\d\s]",
         "Space after '=': this hides every GPU and runs a command called {0}."),
-    "shell-space-in-list": ("error", rf"{_SET}((?:[0-9]+,)+)[ \t]+([0-9]+)",
+    "shell-space-in-list": ("error", rf"(?<!export )(?<!%env ){_SET}((?:[0-9]+,)+)[ \t]+([0-9]+)",
         "Space in the list: the value is {0} and a command called {1} is run. Separate GPUs with"
         " commas."),
     "shell-semicolon": ("error", rf"{_SET}[0-9,]+;([0-9]+)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 import msgspec
@@ -38,6 +39,8 @@ _FISH_CSH_POWERSHELL = re.compile(
     rf"(?mi)(?:(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ )|\$env:){_NAME}{_VALUE}(?=;|$)"
 )
 _CMD = re.compile(rf"(?mi)^ *@?set +\"?(?=\w+=){_NAME}{_VALUE}$")
+_OTHER_VALUE = re.compile(rf"(?mi)\$env:{NAME} *= *(?:''|\"\"|\d+ *,).*|^ *@?set +{NAME}=\".*")
+"""An array or nothing in PowerShell, and quotes that cmd keeps."""
 _EXPORT = r"\nexport \g<name>=\g<value>"
 _BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|COBALT|\$[ \t])")
 _ODD = re.compile(
@@ -134,13 +137,23 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
     if settings and (not settings[0]["json"] or text.lstrip()[0] in '{["'):
         if _CONTAINER.search(text) or named(re.sub(r"(?m)^[ \t]*#.*", "", _CONFIG.sub("", text))):
             raise NotUnderstoodError("which GPUs a container gets is not in the text")
-        text = "\n".join(f"export {match['name']}={match['value']}" for match in settings)
-    if re.search(r"(?mi)^@?echo off|\.exe\b|\b[A-Z]:\\|cd /d|^(?-i:SET) ", pasted):
-        text = _CMD.sub(_EXPORT, text)
+        text = "\n".join(f"export {match['name']}={_config_value(match)}" for match in settings)
+        own = {}  # of this shell's variables it gets none
+    is_cmd = re.search(r"(?mi)^@?echo off|\.exe\b|\b[A-Z]:\\|cd /d|^(?-i:SET) ", pasted)
+    if (is_cmd or "$env:" in pasted) and (other := _OTHER_VALUE.search(pasted)):
+        raise NotUnderstoodError(f"{shown(other[0])} gives another value than a shell's")
+    if is_cmd:
+        text = _CMD.sub(_EXPORT, re.sub("(?m)^@", "", text))
     shell = Shell(_FISH_CSH_POWERSHELL.sub(_EXPORT, text), own)
     if not (shell.programs or shell.settings):
         raise NotUnderstoodError("it starts no program and sets nothing")
     return [*shell.inside, *shell.programs] if shell.programs else shell.settings
+
+
+def _config_value(match: re.Match[str]) -> str:
+    """Return a value for a shell: quotes within an item of a list are part of it."""
+    is_item = re.match(r" *- +\w", match[0])
+    return shlex.quote(match["value"]) if is_item and "=" in match[0] else match["value"]
 
 
 def _typed(text: str) -> str:

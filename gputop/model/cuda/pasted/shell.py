@@ -47,14 +47,21 @@ _SETS = re.compile("export|declare|typeset|local|unset")
 _CHANGES = re.compile(rf"{_SETS.pattern}|read|mapfile|let|for|select|printf|getopts|\(\((?s:.*)")
 _WRAPS = re.compile("env|sudo|nohup|nice|timeout|stdbuf|setsid|exec|command|taskset|numactl|ionice")
 _ELSEWHERE = re.compile(
-    "s(?:run|batch|alloc|u|sh)|doas|runuser|systemd-run|tmux|screen|kubectl|docker|podman|apptainer"
-    "|singularity|nvidia-smi|nvitop|gpustat"
+    "s(?:run|batch|alloc|u|sh|ervice)|[qb]sub|jsrun|mosh|doas|runuser|systemd-run|systemctl|tmux|screen"
+    "|kubectl|(?:nvidia-)?docker(?:-compose)?|podman|nerdctl|apptainer|singularity|nvidia-smi|nvitop"
+    "|gpustat"
 )
 """Commands whose programs have other variables or other GPUs, or that do not read the variable."""
-_TAKES_NOT = re.compile("accelerate .*--gpu_ids|deepspeed .*(?: -[ieH] |--(?:inc|exc|num_|hostf))")
+_TAKES_NOT = re.compile(
+    "accelerate .*--gpu[_-]ids|deepspeed .*(?: -[ieH] |--(?:inc|exc|num_|hostf))"
+)
 _ALL_GPUS = re.compile(r"--gpus[ =][\"']?all\b|--device[ =]nvidia\.com/gpu=all\b")
 _CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
-_KEEPS = re.compile(rf" (?:-[A-Za-z]*E|--preserve-env(?:=\S*\b{NAME}\b\S*)?) ")
+_KEEPS = re.compile(
+    r"\S+ (?:(?:-[CghprTtUu] \S+|-\S+|\w+=\S*) )*?"
+    rf"(?:-[A-Za-z]*E[A-Za-z]*|--preserve-env(?:=\S*\b{NAME}\b\S*)?) "
+)
+"""A call of sudo with an option of its own that keeps the variable."""
 _INSIDE = re.compile(r"(?:\$\(|`)[^)`]*(?:\bpython|\.py\b|\b(?:torchrun|accelerate|deepspeed)\b)")
 """A word that starts such a program to keep what it prints."""
 _READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
@@ -158,7 +165,7 @@ class Shell:
                 given |= {word: None if launcher == "unset" else self.look(word)}
             elif _WRAPS.fullmatch(name) or (not launcher and not given and _SETS.fullmatch(name)):
                 launcher, sets = name, _SETS.fullmatch(name) is not None
-                if name == "sudo" and not _KEEPS.search(" ".join(words)):
+                if name == "sudo" and not _KEEPS.match(" ".join([*words, ""])):
                     given = {NAME: None, ORDER: None}
             elif launcher and not sets and re.match(r"-|[0-9][0-9.,:-]*[smhd]?$", word):
                 words = words[word in ("-u", "-g", "-s", "-a", "-o") and len(words) > 1 :]
@@ -185,7 +192,10 @@ class Shell:
         environ = self._environ() | given
         line = " ".join([name, *words[1:], ""])
         if re.match(r"(?:docker|podman) run ", line) and named(line):
-            environ[NAME] = Unknown("which GPUs the container gets is not in the text")
+            environ = {
+                NAME: Unknown("which GPUs the container gets is not in the text"),
+                ORDER: None,
+            }
             for match in _CONTAINER_SETS.finditer(line if _ALL_GPUS.search(line) else ""):
                 environ[match[1]] = self._assigned(match)
         elif _ELSEWHERE.fullmatch(name):
