@@ -127,20 +127,19 @@ def _of_entries(mapping: CudaMapping) -> Iterator[_AdviceRow]:
 def _of_end(mapping: CudaMapping, *, explained: bool) -> Iterator[_AdviceRow]:
     """Yield advice on where the list ended, unless `explained`, and on what is undocumented."""
     stop, reason = mapping.stopped_at, mapping.reason
-    before = [entry.text for entry in mapping.entries if stop and entry.position < stop.position]
+    earlier = [entry.text for entry in mapping.entries if stop and entry.position < stop.position]
     after = [entry.text for entry in mapping.entries if stop and entry.position > stop.position]
+    hidden = [text for text in after if text not in earlier]
     if reason == "duplicate" and stop:
         text = f"CUDA rejects the whole list and {rest_of(mapping)}."
         if kind_of(mapping.value or "") == "integer":
             yield "value-duplicate", "error", f"A GPU is named twice: {text}"
-        elif stop.text in before:
+        elif stop.text in earlier:
             yield "value-duplicate", "error", f"{printable(stop.text, 48)} is named twice: {text}"
         else:
             yield "value-duplicate-prefix", "error", f"Both prefixes are the same GPU: {text}"
-    elif (
-        reason == "negative" and (after := [text for text in after if text not in before]) and stop
-    ):
-        names, verb = ", ".join(after[:16]), "is" if len(after) == 1 else "are"
+    elif reason == "negative" and stop and hidden:
+        names, verb = ", ".join(hidden[:16]), "is" if len(hidden) == 1 else "are"
         text = f"{stop.text} ends the list: {names} {verb} not visible."
         yield "value-hides-rest", "warning", text
     elif stop and reason in ("kind_mismatch", "unknown_uuid") and _has_blank_at_uuid(stop.text):

@@ -68,10 +68,10 @@ def _silenced(gpu: Gpu, report: GpuReport | None, ages: Mapping[str | None, list
 
 def _by_uuid(answer: Iterable[Series]) -> dict[str | None, list[Series]]:
     """Return the series of each GPU, the greatest first."""
-    found: dict[str | None, list[Series]] = {}
+    series_of: dict[str | None, list[Series]] = {}
     for series in sorted(answer, key=lambda series: -series.value):
-        found.setdefault(series.labels.get("uuid"), []).append(series)
-    return found
+        series_of.setdefault(series.labels.get("uuid"), []).append(series)
+    return series_of
 
 
 def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:
