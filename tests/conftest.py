@@ -90,13 +90,16 @@ def pytest_configure(config: pytest.Config) -> None:
     And let them keep their bytecode, as programs that are installed do: compiling gputop anew takes
     each of them longer than what it does.
 
-    And have tmux and xterm start a shell that there is: that of a user like nobody is nologin.
+    And have tmux and xterm start a shell that there is: that of a user like nobody is nologin. And
+    have programs find a terminal's own kind, where a runner of jobs says that it is dumb.
     """
     # A busy machine is no fault, and what is tried is the same in every run.
     hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
     hypothesis.settings.register_profile("random", deadline=None)
     hypothesis.settings.load_profile(config.getoption("--hypothesis-profile") or "suite")
     os.environ["SHELL"] = "/bin/sh"
+    if os.environ.get("TERM") == "dumb":
+        del os.environ["TERM"]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if NESTED and not on_card(config):
         with suppress(BuildError):  # each test that needs it will say so
