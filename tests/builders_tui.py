@@ -17,6 +17,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from gputop.errors import SourceError
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.frame import Frame, Host, Problem, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.protocol.messages import Detail, Probe, Reply, Request, Signal, Stack
@@ -105,6 +106,8 @@ class Silence(Source):
     """A source that sends nothing and keeps what it is asked for."""
 
     host = "node"
+    link: HostLink | None = None
+    user: str | None = None
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

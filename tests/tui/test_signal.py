@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gputop.model.fleet.link import HostLink
 from gputop.model.machine.signals import Verdict
 from gputop.protocol.messages import Refresh, Signal
 from gputop.settings import Session
@@ -168,6 +169,17 @@ async def test_own_processes_of_a_gpu() -> None:
         await screen.show(frame_of(process_of(101, 1, user="bob")))
         await screen.press("down", "down", "f9")
         assert "no process of yours is on GPU 1" in screen.text
+
+
+async def test_own_processes_are_those_of_whom_one_is_there() -> None:
+    """bob@node: the alice there is somebody else."""
+    async with shown(
+        frame_of(process_of(100, 1), process_of(101, 1, user="bob")), settings=ME
+    ) as screen:
+        screen.source.link, screen.source.user = HostLink("connected"), "bob"
+        screen.main.set_focus(screen.gpus)
+        await screen.press("down", "down", "f9")
+        assert pids(orders(screen)[0]) == [101]
 
 
 async def test_root_takes_all_of_a_gpu_with_the_word() -> None:
