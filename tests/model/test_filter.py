@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gputop.errors import UsageError
 from gputop.model.cuda.logical_names import LogicalNames
@@ -112,6 +113,15 @@ def pids(text: str) -> list[int]:
 )
 def test_what_fits(text: str, expected: list[int]) -> None:
     assert pids(text) == expected
+
+
+def test_no_percentage_is_below_itself() -> None:
+    """In floats 57 * 0.01 is more than 57 / 100."""
+    for n in range(101):
+        busy = replace(MACHINE.processes[0], sm_utilization=n / 100)
+        of = rows(replace(MACHINE, processes=(busy,)))
+        assert matching(of, f"sm<{n}") == []
+        assert len(matching(of, f"sm>={n}")) == 1
 
 
 @pytest.mark.parametrize("text", ["user:bob", "gpu:0", "cuda:0", "mem>1G", "sm<5", "age>0", "idle"])

@@ -112,6 +112,7 @@ async def test_the_page_of_a_part_of_which_nobody_is_known() -> None:
     async with shown(frame_of(divided(0, part(2), listed="none"))) as screen:
         await screen.press("shift+tab", "down", "enter")
         assert "who          –" in screen.text
+        assert "free         not known: " in screen.text
 
 
 async def test_the_page_of_a_gpu_names_the_part_of_each_process() -> None:

@@ -62,7 +62,7 @@ _NAMED = re.compile(r"(?P<name>[a-z]+)(?P<sign>=+|:)(?P<value>.*)", re.DOTALL)
 
 _SIZES = {unit + end: 1024.0**k for k, unit in enumerate("kmgt", 1) for end in ("", "b", "ib")}
 _SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PERCENT = {"": 0.01, "%": 0.01}
+_PERCENT = {"": 1.0, "%": 1.0}
 _FIELDS: dict[str, tuple[str, Mapping[str, float], str]] = {
     "mem": ("gpu_memory", _SIZES, "K M G T"),
     "rss": ("rss", _SIZES, "K M G T"),
@@ -215,6 +215,7 @@ def _comparison(text: str, position: int, match: re.Match[str]) -> Test:
     if number["unit"] not in units and (amount or number["unit"]):
         raise FilterError(text, at, f"a unit is missing: {units_text}")
     limit, holds = amount * units.get(number["unit"], 1.0), _SIGNS[match["sign"]]
+    limit = limit / 100 if units is _PERCENT else limit  # as samples are: 0.57 is not 57 * 0.01
     return _when_known(COLUMNS[metric_id].read, lambda value: holds(value, limit))
 
 

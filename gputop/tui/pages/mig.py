@@ -38,10 +38,11 @@ def _facts(shown: Snapshot, gpu: Gpu, device: MigDevice) -> dict[str, str | None
     """Return a text for each label; None for what is not known."""
     objection = not_free(shown.frame, gpu, device)
     used, total = device.memory_used, device.memory_total
+    answer = "no" if objection and objection.is_sure else "not known"
     return {
         "UUID": device.uuid,
         "who": who(shown.frame, gpu, device),
-        "free": "yes" if objection is None else f"no: {objection.text}",
+        "free": "yes" if objection is None else f"{answer}: {objection.text}",
         "memory": None
         if used is None or total is None
         else f"{size(used)} of {size(total)} in use",
