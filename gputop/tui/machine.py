@@ -133,6 +133,11 @@ class WatchedMachine:
         return self.feed.source.link is not None
 
     @property
+    def user(self) -> str | None:
+        """The user that one is on another machine; None on this one, or if that is not known."""
+        return self.feed.source.user if self.is_remote else None
+
+    @property
     def link(self) -> HostLink:
         if (link := self.feed.source.link) is not None:
             return link

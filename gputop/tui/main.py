@@ -77,7 +77,9 @@ class MainScreen(TableScreen):
         self.marks = MarkControl(self)
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self.signals = SignalControl(self, self._send, lambda: self.pids.is_exact)
+        self.signals = SignalControl(
+            self, self._send, lambda: self.pids.is_exact, lambda: machine.user or settings.me
+        )
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: Snapshot | None = None
         self._heading: Heading | None = None

@@ -25,9 +25,11 @@ class SignalControl:
         screen: TableScreen,
         send: Callable[[Signal, ReplyReceiver], None],
         is_exact: Callable[[], bool],
+        me: Callable[[], str | None],
     ) -> None:
-        """`is_exact`: whether the selected process was chosen by its whole PID."""
-        self._screen, self._send, self._is_exact = screen, send, is_exact
+        """`is_exact`: whether the selected process was chosen by its whole PID; `me`: the user's
+        name on the machine that is shown."""
+        self._screen, self._send, self._is_exact, self._me = screen, send, is_exact, me
 
     @property
     def _gpus(self) -> GpuPane:
@@ -49,20 +51,13 @@ class SignalControl:
         state.is_aimed = not self._gpus.is_active and self._is_exact()
         self._screen.app.push_screen(SignalScreen(state, self._send))
 
-    @property
-    def _me(self) -> str | None:
-        """The user's name on the machine that is shown."""
-        machine = self._screen.machine
-        there = machine.feed.source.user if machine.is_remote else None
-        return there or self._screen.settings.me
-
     def _targets(self, shown: Snapshot) -> tuple[tuple[SignalTarget, ...], str]:
         """Return the user's own processes on the selected GPU, otherwise the tagged processes,
         otherwise the selected one; and what to say if there are none."""
         row = self._gpus.current if self._gpus.is_active else None
         if row is not None:
             instance = row.device.instance_ids if row.device else None
-            keys = own_on(shown.frame, row.gpu.key, self._me, instance)
+            keys = own_on(shown.frame, row.gpu.key, self._me(), instance)
             number = mig_number(row.gpu.index, *instance) if instance else row.gpu.index
             reason = f"no process of yours is on GPU {number}"
         else:
