@@ -211,9 +211,10 @@ def test_what_a_lost_gpu_did_not_support_is_asked_when_it_is_back(machine: Machi
 
 @pytest.mark.parametrize("error", ["DRIVER_NOT_LOADED", "UNINITIALIZED"])
 def test_the_driver_is_unloaded_and_comes_back(error: str, machine: MachineFactory) -> None:
-    here = machine(QUICK, log=True)
+    here = machine({**QUICK, "gpu": {"temperature": 40, "utilization": {"gpu": 0}}}, log=True)
     with Agent(here) as agent:
         agent.line()
+        until(lambda: agent.refresh()["gpus"][0]["idle_for"])
         here.fail("nvmlDevice*", error)
         gone = agent.refresh()
         assert gone["problem"]["code"] == "driver_not_loaded"
@@ -225,6 +226,7 @@ def test_the_driver_is_unloaded_and_comes_back(error: str, machine: MachineFacto
     assert back["problem"] is None
     assert back["driver_version"] == "999.1"
     assert temperatures(back) == [40] * 4
+    assert back["gpus"][0]["idle_for"] == 0.0  # nobody knows what was done meanwhile
     assert ("nvmlInitWithFlags", None) in here.calls()
 
 

@@ -134,6 +134,18 @@ def test_nothing_is_deleted_in_the_hour_after_a_start_or_a_jump(is_set: bool, fo
     writer.close()
 
 
+def test_a_suspend_is_no_jump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_days(folder, 6, Limits())
+    clock = Clock(START + 6 * DAY)
+    monkeypatch.setattr(time, "clock_gettime", lambda _: clock.now)
+    writer = RecordingWriter(f"{folder}/", EVERY, Limits(keep=2 * DAY), clock=clock)
+    for seconds in (0, 7200):
+        clock.now += seconds
+        writer.append(HOST, frame_at(clock.now))
+    assert days_of(folder) == ["11-26", "11-27", "11-28"]
+    writer.close()
+
+
 def test_the_oldest_days_go_for_their_size(folder: Path) -> None:
     most = 3 * 3000
     names = record_days(folder, 6, Limits(size=most), samples=12)
