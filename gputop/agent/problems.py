@@ -28,7 +28,7 @@ _PROBLEMS: dict[int, Problem] = {
         code="version_mismatch",
         text="the NVIDIA library and the loaded kernel driver have different versions",
         advice="the driver was updated while it was loaded: reboot, or unload and load the "
-        "nvidia modules when no process uses them",
+        "nvidia modules when no process uses them; if gputop then still says so, start it again",
     ),
     4: Problem(
         code="no_permission",

@@ -295,6 +295,7 @@ def test_what_keeps_the_driver_from_starting(
     assert frame["problem"]["code"] == kind
     assert frame["problem"]["text"]
     assert frame["problem"]["advice"]
+    assert (kind == "version_mismatch") == ("start it again" in frame["problem"]["advice"])
     assert (frame["gpus"], frame["processes"]) == ([], [])
     assert frame["host"]["name"]
 
