@@ -245,12 +245,14 @@ def test_gpus_are_idle_and_then_somebody_has_no_time(here: Machine) -> None:
     busy = "waiting for GPU 0 to be below 5 %"
     late = Waiting(here, "--idle", "1s", "--gpu", "0", "--timeout", "1s").ends()
     assert late == (124, "", f"gputop: {busy}\ngputop: timed out after 1s: {busy}")
-    waiting = Waiting(here, "--idle", "1s", "--gpu", "0", "--notify-command", "false")
+    waiting = Waiting(
+        here, "--idle", "1s", "--gpu", "0", "--below", "4.5", "--notify-command", "false"
+    )
     waiting.says()
     here.change(gpu=0, utilization={"gpu": 4, "memory": 0})
     status, out_, errors = waiting.ends()
     assert status == 5
-    assert re.fullmatch(r"GPU 0 on \S+ has been below 5 % for 1s", out_)
+    assert re.fullmatch(r"GPU 0 on \S+ has been below 4.5 % for 1s", out_)
     assert errors == "gputop: false ended with status 1: the message may not have arrived"
 
 

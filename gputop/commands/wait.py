@@ -24,8 +24,8 @@ from gputop.commands.targets.wait_conditions import (
     UserLeaves,
 )
 from gputop.errors import DriverError, GputopError, LoginError, SourceError, UsageError
+from gputop.model.machine import text
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import coarse_duration, printable
 from gputop.output import complain, write
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import file_believed
@@ -125,7 +125,7 @@ def _outcome(
     else:
         if conditions:
             pending = "; ".join(of_host(host, each.pending) for host, each in conditions.items())
-            spent = coarse_duration(options.timeout)
+            spent = text.duration(options.timeout)
             words = f"timed out after {spent}: waiting for {pending}"
             complain(words)
             return TIMED_OUT, words
@@ -240,7 +240,7 @@ class _Wait:
         """Write what is wrong when the trouble begins, and that the wait goes on when it ends."""
         if bool(trouble) != bool(self._trouble):
             words = f"{trouble}; still waiting" if trouble else "it can be read again"
-            complain(of_host(self._host, printable(words, _MAX_MESSAGE_CHARS)))
+            complain(of_host(self._host, text.printable(words, _MAX_MESSAGE_CHARS)))
         self._trouble = trouble
 
 

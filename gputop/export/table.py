@@ -14,7 +14,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.limits import limits, no_process_text
 from gputop.model.machine.summary import count_of_users
-from gputop.model.machine.text import MIB, MISSING, counted, date_time, duration
+from gputop.model.machine.text import MIB, MISSING, cells, counted, date_time, duration
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.process import COLUMNS, PROCESS, ProcessRow
 from gputop.model.processes import process_rows
@@ -166,8 +166,8 @@ def _process_table(frame: Frame, idle_after: float) -> str:
     always = PROCESS.keys() - {"command", *_WHERE_KNOWN}
     metrics = [metric for metric in PROCESS.values() if metric.id in always] + extra
     heads = [metric.label + "<" * metric.left for metric in metrics]
-    cells = [[*(metric.text(row) for metric in metrics), _command(row, idle_after)] for row in rows]
-    return aligned([*heads, "COMMAND<"], cells)
+    table = [[*(metric.text(row) for metric in metrics), _command(row, idle_after)] for row in rows]
+    return aligned([*heads, "COMMAND<"], table)
 
 
 def _command(row: ProcessRow, idle_after: float) -> str:
@@ -192,12 +192,11 @@ def aligned(heads: Collection[str], rows: Iterable[Sequence[str]]) -> str:
     left if its head ends with `<`, which is not printed."""
     lefts = [head.endswith("<") for head in heads]
     table = [[head.removesuffix("<") for head in heads], *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(lefts))]
+    widths = [max(cells(row[column]) for row in table) for column in range(len(lefts))]
     lines = []
     for row in table:
-        cells = [
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(row, widths, lefts, strict=True)
-        ]
-        lines.append(_GAP.join(cells).rstrip())
+        blanks = [" " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)]
+        line = [f"{cell}{blank}" if left else f"{blank}{cell}"
+                for cell, blank, left in zip(row, blanks, lefts, strict=True)]  # fmt: skip
+        lines.append(_GAP.join(line).rstrip())
     return "\n".join(lines)

@@ -139,6 +139,16 @@ def test_where_there_is_no_margin_the_fixed_threshold_tells_it(machine: MachineF
         assert agent.refresh()["gpus"][1]["thermal"]["margin"] == 29.0
 
 
+@pytest.mark.system
+def test_a_link_that_wakes_with_the_gpu_is_read_at_once(machine: MachineFactory) -> None:
+    rest, work = ({"max_generation": 5, "generation": generation} for generation in (1, 5))
+    here = machine({**BOARD, "gpu": {"utilization": {"gpu": 0, "memory": 0}, "pcie": rest}})
+    with Agent(here) as agent:
+        assert agent.line()["gpus"][0]["pcie"]["generation"] == 1
+        here.change(gpu=0, utilization={"gpu": 90}, pcie=work)
+        assert agent.refresh()["gpus"][0]["pcie"]["generation"] == 5
+
+
 ONCE = {
     "nvmlDeviceGetSerial": 1,
     "nvmlDeviceGetVbiosVersion": 1,

@@ -9,8 +9,10 @@ import unicodedata
 
 import pytest
 
+from gputop.export.table import aligned
 from gputop.model.machine.text import (
     MISSING,
+    cells,
     clock,
     clock_time,
     counted,
@@ -55,6 +57,21 @@ K, M, G, T, P = (1024**n for n in range(1, 6))
 )
 def test_size(count: int | None, text: str) -> None:
     assert size(count) == text
+
+
+def test_the_size_of_a_mean_is_whole() -> None:
+    """A point of a graph stands for several readings."""
+    assert (size(0.0), size(511.6)) == ("0", "512")
+
+
+def test_cells_of_a_terminal() -> None:
+    assert list(map(cells, ("zoe", "zo\u00eb", "zoe\u0308", "\u674e\u660e"))) == [3, 3, 3, 4]
+
+
+def test_columns_of_wide_names_are_straight() -> None:
+    rows = [["\u674e\u660e", "1"], ["zoe\u0308", "12"], ["alice", "3"]]
+    lines = aligned(("USER<", "N"), rows).splitlines()
+    assert {cells(line) for line in lines} == {9}
 
 
 @pytest.mark.parametrize(

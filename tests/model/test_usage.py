@@ -254,6 +254,14 @@ def test_a_decoder_at_work_is_not_idle() -> None:
     assert (count.rows[("alice",)].worked, count.rows[("alice",)].idle) == (0, 0)
 
 
+def test_a_process_on_a_busy_gpu_that_had_no_sample_yet_is_not_idle() -> None:
+    """Where a driver has no samples at all the idle time stays 0; otherwise it is 0 once."""
+    for utilization, time in ((0.9, "work_unknown"), (0.0, "idle"), (None, "idle")):
+        card, here = gpu(listed="all", utilization=utilization), [process(1, idle_for=0.0)]
+        count = usage("user", node=[frame([card], here, time=time) for time in (0.0, 10.0)])
+        assert getattr(count.rows[("alice",)], time) == 10
+
+
 def test_hosts_add_up_and_their_counters_are_not_mixed() -> None:
     def frames(joules: float) -> Iterator[Frame]:
         for time, energy in ((0.0, 0.0), (10.0, joules)):

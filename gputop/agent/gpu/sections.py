@@ -94,6 +94,8 @@ class Section:
     """Calls made for them."""
     only_at_work = False
     """Whether it is read only while the GPU is at work."""
+    wakes_up: ClassVar[bool] = False
+    """Whether it is another at work than at rest: all is due when work begins."""
 
     def __init__(self) -> None:
         self._fixed: dict[str, Any] = dict.fromkeys(self.fixed)
@@ -198,7 +200,7 @@ class Sections:
 
     def __init__(self, sections: Iterable[Section]) -> None:
         self._sections = tuple(sections)
-        self._is_stale = False
+        self._is_stale = self._at_work = False
         self._absent: set[int] = set()
         self._buffers: dict[tuple[int, ...], Any] = {}
         self.values: dict[str, object | None] = {}
@@ -219,6 +221,10 @@ class Sections:
             self._is_stale = False  # before the reading: a `refresh` during it asks for another one
             for section in self._sections:
                 section.expire()
+        for section in self._sections if at_work and not self._at_work else ():
+            if section.wakes_up:
+                section.expire()
+        self._at_work = at_work
         due = [
             section
             for section in self._sections

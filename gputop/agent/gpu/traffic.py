@@ -37,6 +37,7 @@ class PcieSection(Section):
     less often than its traffic."""
 
     name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
+    wakes_up = True
     fields = {
         "tx": (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,),
         "rx": (pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,),

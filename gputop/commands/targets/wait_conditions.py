@@ -28,7 +28,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
 from gputop.model.machine.signals import MOST_TARGETS
-from gputop.model.machine.text import coarse_duration, percent, printable
+from gputop.model.machine.text import duration, printable
 from gputop.output import complain
 from gputop.protocol.messages import Candidates, Liveness
 from gputop.sources.ask import TIMEOUT, ask
@@ -246,18 +246,18 @@ class GpusIdle:
     def check(self, source: Source, frame: Frame) -> str | None:
         gpus = _chosen(frame, self._gpus)
         idle = self._span.receive(gpus, time.monotonic())
-        limit = f"{percent(self._limit)} %"
+        limit = f"{self._limit * 100:g} %"
         busy = [] if gpus is None else [g for g in gpus if (g.utilization or 0.0) >= self._limit]
         self.pending = "a span without work"
         if busy:
             self.pending = f"{indices_of(busy)} to be below {limit}"
         elif idle is not None:
-            self.pending = f"{coarse_duration(self._seconds - idle)} more below {limit}"
+            self.pending = f"{duration(self._seconds - idle)} more below {limit}"
         if gpus is None or idle is None or idle < self._seconds:
             return None
         have = "has" if len(gpus) == 1 else "have"
         return (f"{indices_of(gpus)} on {host_of(frame)} {have} been below {limit} for "
-                f"{coarse_duration(self._seconds)}")  # fmt: skip
+                f"{duration(self._seconds)}")  # fmt: skip
 
 
 def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:

@@ -37,6 +37,14 @@ def printable(text: str, limit: int = 4096) -> str:
     return "".join(_harmless(character) for character in text)
 
 
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a printable text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me") for each in text)
+
+
 def is_blank(text: str) -> bool:
     """Whether there is nothing to see in it: no letter, digit, sign or symbol."""
     return all(
@@ -60,12 +68,12 @@ def three_digits(value: float) -> str:
     return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def size(count: int | None) -> str:
+def size(count: float | None) -> str:
     """Bytes in binary units, as `38.2G`; `0` for none."""
     if count is None:
         return MISSING
     if count < 1024:
-        return str(count)
+        return f"{count:.0f}"
     value, unit = float(count), ""
     for unit in "KMGTP":  # noqa: B007 - the last one tried is the answer
         value /= 1024

@@ -12,8 +12,8 @@ time of the frame, so this is right over hours and not over a minute. A process 
 while the driver takes samples of it did nothing.
 
 It was **idle** while none of its processes there had a sample of work on SMs, memory, encoder or
-decoder. If the driver takes no samples of some process (MIG, WSL), work is **unknown**, and idle,
-too.
+decoder. If the driver takes no samples of some process (MIG, WSL), or had none yet while its GPU
+worked, work is **unknown**, and idle, too.
 
 Peak memory is the most that its processes had on one host in one frame, on all GPUs together.
 
@@ -145,11 +145,12 @@ class _Member(msgspec.Struct):
     is_known: bool = True
     is_busy: bool = False
 
-    def add(self, process: Process) -> None:
+    def add(self, process: Process, gpu: Gpu) -> None:
         self.count += 1
         work = process.sm_utilization
         is_coding = process.encoder_utilization or process.decoder_utilization
-        if work is None and process.idle_for is None:
+        is_unseen = process.idle_for is None or (gpu.utilization and not process.idle_for)
+        if work is None and is_unseen:
             self.is_known = False
         elif work or process.memory_utilization or is_coding:
             self.work += work or 0.0
@@ -231,7 +232,7 @@ class UsageCounter:
             members: dict[UsageKey, _Member] = {}
             for process in part.processes:
                 key = self._key(gpu, process)
-                members.setdefault(key, _Member()).add(process)
+                members.setdefault(key, _Member()).add(process, gpu)
                 if process.gpu_memory is not None:
                     memory[key] = memory.get(key, 0) + process.gpu_memory
             self._add_part(part, members, seconds, joules)
