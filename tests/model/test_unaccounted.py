@@ -69,3 +69,6 @@ def test_a_remark_where_nobody_is_seen() -> None:
     # What a user may see without root, gputop has seen.
     advice = "held by no visible process. Try: sudo fuser -v /dev/nvidia3"
     assert remark(gpu(minor=3), nested=False) == advice
+    # On a busy machine it has not seen all of it yet.
+    advice = "not every process was searched in time. Try: sudo fuser -v /dev/nvidia3"
+    assert remark(gpu(minor=3, holders_known=False), nested=False) == advice

@@ -64,8 +64,9 @@ def words(holder: DeviceHolder) -> str:
 
 def remark(gpu: Gpu, *, nested: bool) -> str:
     """Say who holds it if no process is suspect, and what to try. `nested`: as `Host.nested`."""
-    who = "process in this container" if nested else "visible process"
-    return f"held by no {who}. {_next_step(gpu, nested)}"
+    who = "held by no process in this container" if nested else "held by no visible process"
+    why = "not every process was searched in time" if gpu.holders_known is False else who
+    return f"{why}. {_next_step(gpu, nested)}"
 
 
 def _next_step(gpu: Gpu, nested: bool) -> str:
