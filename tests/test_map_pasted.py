@@ -38,6 +38,7 @@ REFUSED = {
     "deepspeed": NO_NAME,
     "ds-both": "deepspeed --include localhost:2,3 train.py changes it",
     "torchrun-env-after": "what torchrun does with CUDA_VISIBLE_DEVICES=2,3 is not followed",
+    "pwsh-sp": "what $env:CUDA_VISIBLE_DEVICES does with $env:CUDA_VISIBLE_DEVICES is not followed",
     "tmux": "what tmux starts it with is not in the text",
     "screen": "what screen starts it with is not in the text",
     "for-loop": "i is set in a block, a pipe or a condition",
@@ -57,6 +58,7 @@ REASONS = {
     "a program inside $( ) counts as the program": f"known only when it runs|{NO_NAME}",
     "several NAME=VALUE lines: the last wins": "values: it: 0,1; it: 2|what step does with",
     "prose with backquotes": "a command called (?:is|not|needed)",
+    "Windows batch without @echo off": "what set does with CUDA_VISIBLE_DEVICES=0,1",
     "SGE directive": "a batch system decides",
     "what a person reads": (
         r"\$1 is known only when it runs|cuda_visible_devices is not a string|a command called CUDA"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
+import sys
 import textwrap
 import warnings
 from collections.abc import Mapping
@@ -22,10 +24,13 @@ _READS = re.compile(
     rf"(?:environ\.get|getenv)\({_NAME}[^()]*\)|environ\[{_NAME}\](?! ?[-+|]?=)|{_NAME} (?:not )?in"
     r"|^[ \t]*(?:(?:print|\w+\.(?:info|debug|warning|warn|error|add_argument)|raise \w+)\(|[\"']).*"
 )
-_MAY_START_CUDA = (
-    r"(?<!backends)\.cuda\b|\bcuda\.\w|\.to\(|\bdevice(?:_map|s)?=|device_count|_devices\(|autoinit"
-    r"|\b(?:tf|tensorflow|jax|jnp|cupy|cp|pipeline)\b[.(]|'(?:[^']*[./:])?(?:cuda|gpu)\b"
+_CHANGES = re.compile(
+    r"environ(?:\.(?:clear|popitem)\(|\.update\((?!\{'|\w+=)| \|?= )|load_dotenv\(.*override"
 )
+_HARMLESS = {*sys.stdlib_module_names, *dir(builtins), "ArgumentParser", "Path", "load_dotenv"}
+_HARMLESS |= {"args", "logger", "mp", "np", "numpy", "pandas", "parser", "pd", "torch.manual_seed"}
+_HARMLESS -= {"__import__", "eval", "exec", "importlib", "runpy"}
+"""What a call begins with that does not start CUDA; any other may."""
 
 
 def read_python(text: str, inherited: Mapping[str, str]) -> dict[str, Value] | None:
@@ -49,7 +54,7 @@ class _Script:
         self.values: dict[str, Value] = {NAME: None, ORDER: None, **inherited}
         self.sets = False
         self._known = dict[str, object]()
-        self._starts, self._late = _MAY_START_CUDA, ""
+        self._late = ""
 
     def follow(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -64,7 +69,7 @@ class _Script:
                 self.sets = True
                 if "setdefault" not in code or self.values[name] is None:
                     self.values[name] = self._value(value[0]) if value else None
-            elif not isinstance(getattr(statement, "value", None), ast.Constant) or "=" in code:
+            else:
                 self._pass(statement, code)
 
     def _value(self, code: str) -> str:
@@ -80,13 +85,20 @@ class _Script:
     def _pass(self, statement: ast.stmt, code: str) -> None:
         """Note what a statement gives names, and whether it may start CUDA."""
         for line in code.splitlines():
-            if named(_READS.sub("", line)):
+            if named(_READS.sub("", line)) or _CHANGES.search(line):
                 raise NotUnderstoodError(f"it depends on a condition or a call: {shown(line)}")
-        for node in ast.walk(statement):
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        nodes = [*ast.walk(statement)]
+        for node in nodes:
+            name = getattr(node, "asname", None) or getattr(node, "name", None)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                value = getattr(statement, "value", None)
-                self._known[node.id] = value.value if isinstance(value, ast.Constant) else None
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._starts += rf"|\b{statement.name}\(" if re.search(self._starts, code) else ""
-        elif "autoinit" in code or not re.match("import|from|.*add_argument", code):
-            self._late = self._late or (shown(code) if re.search(self._starts, code) else "")
+                name = node.id
+            self._known[str(name)] = value.value if isinstance(value, ast.Constant) else None
+        calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+        is_run = not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        if "autoinit" in code or (is_run and not all(map(_is_harmless, calls))):
+            self._late = self._late or shown(code)
+
+
+def _is_harmless(call: str) -> bool:
+    return call in _HARMLESS or call[0] in "'\"" or re.split(r"\W", call)[0] in _HARMLESS

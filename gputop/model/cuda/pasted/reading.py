@@ -35,13 +35,9 @@ _CONFIG = re.compile(
 )
 """Lines of YAML, JSON, a Dockerfile, systemd."""
 _CONTAINER = re.compile(r"(?m)^[ -]*(?:services|containers|image|deploy):|mentFile=|name: CUDA_V")
-_FISH_CSH_POWERSHELL = re.compile(
-    rf"(?mi)(?:(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ )|\$env:){_NAME}{_VALUE}(?=;|$)"
+_FISH_CSH = re.compile(
+    rf"(?mi)(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ ){_NAME}{_VALUE}(?=;|$)"
 )
-_CMD = re.compile(rf"(?mi)^ *@?set +\"?(?=\w+=){_NAME}{_VALUE}$")
-_OTHER_VALUE = re.compile(rf"(?mi)\$env:{NAME} *= *(?:''|\"\"|\d+ *,).*|^ *@?set +{NAME}=\".*")
-"""An array or nothing in PowerShell, and quotes that cmd keeps."""
-_EXPORT = r"\nexport \g<name>=\g<value>"
 _BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|COBALT|\$[ \t])")
 _ODD = re.compile(
     "[^\\S\n\t ]|[\0-\x08\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd"
@@ -124,9 +120,10 @@ def _programs(text: str, code: str, own: dict[str, str]) -> list[Program]:
 
 
 def _block(pasted: str, own: dict[str, str]) -> list[Program]:
-    text = _typed(re.sub(r"\A\s*`([^`]*)`\s*\Z|\\\s*\Z", r"\1", pasted))
-    text = re.sub(r"(?m)^%(?:set_)?env (\w+)[ =] ?([\w,.-]*)$", r"os.environ['\1'] = '\2'", text)
-    text = re.sub(rf"(?m)^%(?!.*{NAME}).*\n?", "", text)
+    sets = r"$ export \1=\2" if re.search(r"(?m)^\s*!", pasted) else r"os.environ['\1'] = '\2'"
+    text = re.sub(r"(?m)^%(?:set_)?env (\w+)[ =] ?([\w,.-]*)$", sets, pasted)
+    text = _typed(re.sub(r"\A\s*`([^`]*)`\s*\Z|\\\s*\Z", r"\1", text))
+    text = re.sub(rf"(?m)^%(?!run|.*{NAME}).*\n?", "", text)
     is_python = "<<" not in text and (_PYTHON.search(text) or "environ" in text)
     values = read_python(text, own) if is_python else None
     if values is not None:
@@ -139,12 +136,7 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
             raise NotUnderstoodError("which GPUs a container gets is not in the text")
         text = "\n".join(f"export {match['name']}={_config_value(match)}" for match in settings)
         own = {}  # of this shell's variables it gets none
-    is_cmd = re.search(r"(?mi)^@?echo off|\.exe\b|\b[A-Z]:\\|cd /d|^(?-i:SET) ", pasted)
-    if (is_cmd or "$env:" in pasted) and (other := _OTHER_VALUE.search(pasted)):
-        raise NotUnderstoodError(f"{shown(other[0])} gives another value than a shell's")
-    if is_cmd:
-        text = _CMD.sub(_EXPORT, re.sub("(?m)^@", "", text))
-    shell = Shell(_FISH_CSH_POWERSHELL.sub(_EXPORT, text), own)
+    shell = Shell(_FISH_CSH.sub(r"\nexport \g<name>=\g<value>", text), own)
     if not (shell.programs or shell.settings):
         raise NotUnderstoodError("it starts no program and sets nothing")
     return [*shell.inside, *shell.programs] if shell.programs else shell.settings

@@ -191,6 +191,7 @@ class Shell:
             raise NotUnderstoodError(f"it starts a command called {shown(wrong[:1])}")
         environ = self._environ() | given
         line = " ".join([name, *words[1:], ""])
+        line = re.sub(r"(?<=[ =])([\"'])(\w+=[\w,-]*)\1(?= )", r"\2", line)
         if re.match(r"(?:docker|podman) run ", line) and named(line):
             environ = {
                 NAME: Unknown("which GPUs the container gets is not in the text"),
