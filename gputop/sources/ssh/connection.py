@@ -280,7 +280,9 @@ class Connection(AgentConnection):
             return SourceError("only part of an answer came in time: try again")
         nothing = f"no answer for {round(self._timeout, 1):g} s"
         if self.remote is not None:
-            return SourceError(f"{nothing}: the agent is stopped, or the network is down")
+            is_smi = isinstance(self._reader, SmiReader)
+            what = "nvidia-smi hangs there" if is_smi else "the agent is stopped"
+            return SourceError(f"{nothing}: {what}, or the network is down")
         HUNG_LOGINS[self._host] += 1
         if (count := HUNG_LOGINS[self._host]) > 1:
             return PermanentError(f"{count} logins hang there: {nothing}")
