@@ -217,14 +217,12 @@ class Sections:
 
     def read(self, ask: Ask, now: float, at_work: bool = True) -> dict[str, object | None]:
         """Read sections that are due, not all at once if the driver is slow. Return all values."""
-        if self._is_stale:
-            self._is_stale = False  # before the reading: a `refresh` during it asks for another one
-            for section in self._sections:
+        # Before the reading: a `refresh` during it asks for another one.
+        is_stale, self._is_stale = self._is_stale, False
+        wakes_up, self._at_work = at_work and not self._at_work, at_work
+        for section in self._sections if is_stale or wakes_up else ():
+            if is_stale or section.wakes_up:
                 section.expire()
-        for section in self._sections if at_work and not self._at_work else ():
-            if section.wakes_up:
-                section.expire()
-        self._at_work = at_work
         due = [
             section
             for section in self._sections

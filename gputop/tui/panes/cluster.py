@@ -18,7 +18,7 @@ _QUANTILES = ("10th percentile ", "median ", "90th ")
 """The words before `Cluster.quantiles`, in their order."""
 MODELS = 3
 """The most lines that models take."""
-_BAR = 12
+_MEMORY_BAR = 12
 _LATE = 120.0
 """From this age on, in seconds, values are late: most sites scrape once a minute."""
 
@@ -78,7 +78,7 @@ def _model(name: str, gpus: int, free: int | None) -> StyledLine:
     count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
     words = "free unknown" if free is None else f"{free:,} free"
     share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
-    used = bar(share, _BAR, "load", glyphs)
+    used = bar(share, _MEMORY_BAR, "load", glyphs)
     return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
             (words, _free_role(free))]  # fmt: skip
 

@@ -20,7 +20,7 @@ from gputop.tui.panes.lines import Lines, Piece, spread, width_of
 
 _NARROW, _WIDE = 60, 110
 """Widths in cells: below the first, words are few; from the second on, host loads have bars."""
-_BAR = 8
+_LOAD_BAR = 8
 _LEAST_NEWS = 12
 
 
@@ -156,7 +156,7 @@ class Heading(HeadingLine):
         pieces: list[Piece] = [(f"{label} ", "quiet"), (words, role)]
         if self.size.width < _WIDE:
             return pieces
-        return [*pieces, (" ", "text"), *bar(min(share, 1.0), _BAR, role, self.glyphs)]
+        return [*pieces, (" ", "text"), *bar(min(share, 1.0), _LOAD_BAR, role, self.glyphs)]
 
 
 def _gibibytes(count: int) -> str:

@@ -28,7 +28,7 @@ _CHANGES = re.compile(
     r"environ(?:\.(?:clear|popitem)\(|\.update\((?!\{'|\w+=)| \|?= )|load_dotenv\(.*override"
 )
 _HARMLESS = {*sys.stdlib_module_names, *dir(builtins), "ArgumentParser", "Path", "load_dotenv"}
-_HARMLESS |= {"args", "logger", "mp", "np", "numpy", "pandas", "parser", "pd", "torch.manual_seed"}
+_HARMLESS |= {"logger", "mp", "np", "numpy", "pandas", "parser", "pd", "torch.manual_seed"}
 _HARMLESS -= {"__import__", "eval", "exec", "importlib", "runpy"}
 """What a call begins with that does not start CUDA; any other may."""
 
@@ -87,18 +87,21 @@ class _Script:
         for line in code.splitlines():
             if named(_READS.sub("", line)) or _CHANGES.search(line):
                 raise NotUnderstoodError(f"it depends on a condition or a call: {shown(line)}")
-        value = statement.value if isinstance(statement, ast.Assign) else None
-        nodes = [*ast.walk(statement)]
-        for node in nodes:
+        value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        for node in ast.walk(statement):
             name = getattr(node, "asname", None) or getattr(node, "name", None)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 name = node.id
             self._known[str(name)] = value.value if isinstance(value, ast.Constant) else None
-        calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
-        is_run = not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        if "autoinit" in code or (is_run and not all(map(_is_harmless, calls))):
-            self._late = self._late or shown(code)
+        body = statement.body if isinstance(statement, ast.ClassDef) else [statement]
+        run = [
+            each for each in body if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
+        calls = [node.func for each in run for node in ast.walk(each) if isinstance(node, ast.Call)]
+        if "autoinit" in code or not all(map(_is_harmless, calls)):
+            self._late = self._late or shown(code.split())
 
 
-def _is_harmless(call: str) -> bool:
+def _is_harmless(called: ast.expr) -> bool:
+    call = ast.unparse(called)
     return call in _HARMLESS or call[0] in "'\"" or re.split(r"\W", call)[0] in _HARMLESS
