@@ -39,7 +39,7 @@ def kept(agent: Parcel) -> Parcel:
 
 
 def other_archive(cache: Path) -> None:
-    (cache / "agent").write_bytes(PARCEL.archive[:-1] + b"x")
+    (cache / "agent").write_bytes(PARCEL.archive[:-1] + bytes([PARCEL.archive[-1] ^ 1]))
 
 
 def half_an_archive(cache: Path) -> None:
