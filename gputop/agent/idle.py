@@ -235,7 +235,7 @@ def _lives(name: str, record: _Record) -> bool:
         return True
     pid = name.partition(".")[0]
     stat = read_stat(int(pid)) if pid.isdecimal() else None
-    return stat is not None and stat.start_ticks == record.start_ticks and stat.state != "Z"
+    return stat is not None and stat.start_ticks == record.start_ticks and stat.state not in "ZX"
 
 
 def _namespace() -> str:

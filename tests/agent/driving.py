@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -183,27 +184,54 @@ def executes(pid: int, name: str) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, reaped or not."""
+    """Whether a process has ended, reaped or not; while it is reaped its state is X."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
     except OSError:
         return True
 
 
 def start_as(pid: int, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """A process of that number, which is free."""
-    last = Path("/proc/sys/kernel/ns_last_pid")
-    for _ in range(50):
-        try:
-            last.write_text(str(pid - 1))
-        except OSError:
-            pytest.skip("process numbers cannot be chosen here")
-        process = subprocess.Popen(command, **options)
-        if process.pid == pid:
-            return process
-        process.kill()
-        process.communicate()
-    pytest.skip("somebody else was always quicker")
+    """A process of that number, which is free or is about to be, in its program already."""
+    return started_as(pid, starter(pid, command, **options))
+
+
+def starter(pid: int, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """What starts a process of that number, for `started_as`, as soon as it is free.
+
+    The kernel's counter stays where it is: if it went back, the processes that other tests start
+    would get the numbers of some that these have just seen end.
+    """
+    return subprocess.Popen([sys.executable, "-SEc", _START_AS, str(pid), *command], **options)
+
+
+def started_as(pid: int, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """The process that a starter has started."""
+    failed = process.wait()
+    if failed in (errno.EPERM, errno.ENOSYS):
+        pytest.skip("process numbers cannot be chosen here")
+    assert failed == 0, os.strerror(failed)
+    process.pid, process.returncode = pid, None  # CLONE_PARENT: it is a child of this process
+    return process
+
+
+_START_AS = """
+import ctypes, errno, os, sys, time
+pid = (ctypes.c_int * 1)(int(sys.argv[1]))
+args = (ctypes.c_uint64 * 11)()  # struct clone_args; it goes on when the child is in its program
+CLONE_VFORK, CLONE_PARENT, SET_TID, SET_TID_SIZE = 0x4000, 0x8000, 8, 9
+args[0], args[SET_TID], args[SET_TID_SIZE] = CLONE_VFORK | CLONE_PARENT, ctypes.addressof(pid), 1
+libc = ctypes.CDLL(None, use_errno=True)
+clone3 = ctypes.c_long(435)
+given_up = time.monotonic() + 30
+while (child := libc.syscall(clone3, args, ctypes.c_size_t(ctypes.sizeof(args)))) < 0:
+    if ctypes.get_errno() != errno.EEXIST or time.monotonic() > given_up:
+        break
+    time.sleep(0.0005)
+if child == 0:
+    os.execvp(sys.argv[2], sys.argv[2:])
+sys.exit(ctypes.get_errno() if child < 0 else 0)
+"""
 
 
 SECTIONS = (

@@ -65,7 +65,7 @@ def read_stack(request: Stack) -> ProcessStack:
 def _is_there(process: ProcessId) -> bool:
     """Return whether the PID still is this process; a zombie has nothing left to read."""
     stat = read_stat(process.pid)
-    return stat is not None and stat.state != "Z" and stat.start_ticks == process.start_ticks
+    return stat is not None and stat.state not in "ZX" and stat.start_ticks == process.start_ticks
 
 
 def _open_files(pid: int) -> OpenFiles | None:
