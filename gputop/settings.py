@@ -258,16 +258,26 @@ def usable(path: Path, only: Collection[str] = ()) -> tuple[Settings, list[str]]
 
 def _mistake(table: dict[str, Any]) -> tuple[list[str], str] | None:
     """Return the names that lead to a setting that is wrong, and why; None if none is."""
+    if names := _unknown(table, Settings()):
+        return names, "there is no such setting: see gputop config"
     try:
         msgspec.convert(table, Settings)
     except msgspec.ValidationError as error:
-        what, _, location = str(error).partition(" - at `$")
-        names = re.sub(r"\[[^]]*\]|`", "", location).split(".")[1:]
-        unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
-        if unknown:
-            return [*names, unknown[1]], "there is no such setting: see gputop config"
-        return names, what
+        what, _, location = str(error).rpartition(" - at `$")  # the first may be a value's own
+        return re.sub(r"\[[^]]*\]|`", "", location).split(".")[1:], what
     return None
+
+
+def _unknown(table: dict[str, Any], usual: msgspec.Struct) -> list[str]:
+    """Return the names that lead to the first key that is no setting; none if all are."""
+    for name, value in table.items():
+        if name not in usual.__struct_fields__:
+            return [name]
+        below = getattr(usual, name)
+        is_section = isinstance(value, dict) and isinstance(below, msgspec.Struct)
+        if is_section and (names := _unknown(value, below)):
+            return [name, *names]
+    return []
 
 
 def _drop(table: dict[str, Any], names: list[str]) -> None:

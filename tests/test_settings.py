@@ -80,6 +80,10 @@ def test_what_it_sets(tmp_path: Path) -> None:
         ("x = " + "[" * 5000, "cannot be read: "),
         ("a." * 40_000 + "b = 1", "cannot be read: a line has more than 200 dots"),
         (f"theme = '{'a' * 5000}'", "line 1: theme: Invalid enum value 'a.{,200}$"),
+        ('"a\\nb" = 1\n', "there is no such setting"),
+        ("' - at `$.x' = 1\n", "there is no such setting"),
+        ("[processes]\n'a` - at `$.x' = 1\n", "processes.a.*there is no such setting"),
+        ("theme = ' - at `$.x'\n", "line 1: theme: Invalid enum value ' - at `"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
