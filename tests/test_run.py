@@ -362,6 +362,9 @@ def test_releasing(h200x8: Machine) -> None:
     exported = "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="
     assert done.stdout.startswith(f"{exported}2,6 ")
     pid = int(done.stdout.rpartition("=")[2])
+    for shared in ("GPU-", "gpu", "", "mig-"):  # as "GPU-$ID" is without an ID
+        assert main(["reserve", "--release", shared]) == 1
+        assert len(read_locks()) == 2
     done = h200x8.run([*RESERVE, "--release", "6"])
     assert (done.returncode, done.stdout) == (
         0, "GPU 6 released: gputop reserve --for 1h00m\n"

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import NoReturn
 
@@ -14,7 +14,7 @@ from gputop.allocation.own import HELD, user_name, with_our_hold
 from gputop.allocation.reserve_watch import reserved
 from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
-from gputop.errors import GputopError
+from gputop.errors import GputopError, UsageError
 from gputop.export.table import aligned
 from gputop.model.cuda.pick import parts_of
 from gputop.model.machine import text
@@ -148,7 +148,7 @@ def _release(word: str) -> int:
     own = [lock for lock in read_locks() if lock.uid == os.geteuid()]
     shown = text.printable(word, 100)
     if word != "all":
-        wanted = _uuids(word)
+        wanted = _uuids(word, [lock.uuid for lock in own])
         own = [lock for lock in own if lock.uuid in wanted]
     if not own:
         raise GputopError(f"you have reserved nothing that {shown!r} names: gputop reserve --list")
@@ -161,12 +161,18 @@ def _release(word: str) -> int:
     return 0
 
 
-def _uuids(word: str) -> set[str]:
-    """Return the UUIDs that a word names: a number by the driver, a UUID by the reservations."""
+def _uuids(word: str, reserved: Iterable[str]) -> set[str]:
+    """Return the UUIDs that a word names: a number by the driver, a UUID by what is reserved. A
+    beginning of all UUIDs names none: `GPU-$ID` without an ID. UsageError for several."""
     if ":" in word:
         return {uuid for uuid, number in _numbers(_gpus()).items() if uuid and number == word}
     if not word.isdecimal():
-        return {lock.uuid for lock in read_locks() if lock.uuid.lower().startswith(word.lower())}
+        is_every = any(kind.startswith(word.lower()) for kind in ("gpu-", "mig-"))
+        named = {uuid for uuid in reserved if uuid.lower().startswith(word.lower())}
+        if len(named) > 1 and not is_every:
+            shown = text.printable(word, 100)
+            raise UsageError(f"{shown!r} is several GPUs: give an index or more of its UUID")
+        return set() if is_every else named
     return {gpu.uuid for gpu in gpus_named(_gpus(), word) if gpu.uuid}
 
 
