@@ -121,11 +121,11 @@ def test_names_in_paths_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
         Finding(
             "error",
             "x",
-            f"/people/me/lib /home/alice/lib /data/{ME}/lib",
+            f"/people/me/lib /home/alice/lib /data/{ME}/lib /people/me:/people/megan/x",
             f"sudo usermod -aG video {ME}, then log in again",
         )
     )
-    assert check.text == "~/lib ~/lib /data/user/lib"
+    assert check.text == "~/lib ~/lib /data/user/lib ~:/people/megan/x"
     assert check.advice == "sudo usermod -aG video user, then log in again"
 
 

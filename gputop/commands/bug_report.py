@@ -105,6 +105,6 @@ def _anonymous(text: str) -> str:
     """Return text without home directories, and without our user in a path or usermod command."""
     home, user = str(Path.home()), user_named("me") or ""
     if home != "/":
-        text = text.replace(home, "~")
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)  # /home/al is not in /home/alice
     text = re.sub(rf"(?<=/){re.escape(user)}(?=/)|(?<= ){re.escape(user)}(?=,)", "user", text)
     return _HOMES.sub("~", text)
