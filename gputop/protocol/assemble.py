@@ -201,8 +201,8 @@ class Assembler:
             self._greet(message)
             return None
         frame = self._handle(message, line)
-        if self.recent is not None:
-            self.recent.add(line, frame, self)
+        if (recent := self.recent) is not None:  # another thread may set it to None
+            recent.add(line, frame, self)
         return frame
 
     def _handle(self, message: InventoryUpdate | Sample, line: bytes) -> Frame | None:
@@ -311,7 +311,7 @@ def _decode(line: bytes) -> tuple[int, AgentMessage]:
 def _parts(line: bytes) -> int:
     """Return about how many lists, objects and texts a line has. Only if there seem to be too many,
     texts are left out before brackets are counted: users write brackets into their commands."""
-    parts = sum(map(line.count, (b"{", b"[", b'":', b'","')))
+    parts = line.count(b"{") + line.count(b"[") + line.count(b'"') // 2
     if parts > MAX_PARTS:
         parts = sum(map(_TEXT.sub(b'"', line).count, (b"{", b"[", b'"')))
     return parts
