@@ -9,6 +9,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 
 from gputop.model.cuda.pasted.shell import NotUnderstoodError, Value, named, shown
 from gputop.model.machine.environment import NAME, ORDER
@@ -74,12 +75,10 @@ class _Script:
 
     def _value(self, code: str) -> str:
         inner = re.sub(r"^str\((.*)\)$", r"\1", code)
-        try:
+        with suppress(SyntaxError, ValueError):
             value = self._known[inner] if inner in self._known else ast.literal_eval(inner)
-        except (SyntaxError, ValueError):
-            value = None
-        if isinstance(value, str) or (isinstance(value, int) and inner != code):
-            return str(value)
+            if isinstance(value, str) or (isinstance(value, int) and inner != code):
+                return str(value)
         raise NotUnderstoodError(f"{shown(code)} is not a string that the text spells out")
 
     def _pass(self, statement: ast.stmt, code: str) -> None:

@@ -30,10 +30,10 @@ _PYTHON = re.compile(r"(?m)^[ \t]*(?:import \w|from [\w.]+ import|(?:os\.)?envir
 _NAME = rf"(?P<name>{NAME}|{ORDER})"
 _VALUE = r"['\"]? *[:= ] *(?P<value>\"[^\"$%\n]*\"|'[^'$%\n]*'|-?\d\d?(?:,\d\d?)*|PCI\w+)['\"]? *"
 _CONFIG = re.compile(
-    r"(?m)(?:^ *(?:- +['\"]?|ENV +|Environment=['\"]?)(?=\w+[= ])"
+    r"(?m)(?:^ *(?:(?P<item>- +(?=\w+ *=))|- +['\"]?|ENV +|Environment=['\"]?)(?=\w+[= ])"
     rf"|(?:^ *|(?P<json>['\"]))(?=\w+['\"]? *:)){_NAME}{_VALUE}(?(json)(?=[,}}\n]|$)|$)"
 )
-"""Lines of YAML, JSON, a Dockerfile, systemd."""
+"""Lines of YAML, JSON, a Dockerfile, systemd. Quotes within an `item` of a list are part of it."""
 _CONTAINER = re.compile(r"(?m)^[ -]*(?:services|containers|image|deploy):|mentFile=|name: CUDA_V")
 _FISH_CSH = re.compile(
     rf"(?mi)(?:^|;) *(?:set(?: +-\w+)* +-\w*x\w*|setenv) +(?=\w+ ){_NAME}{_VALUE}(?=;|$)"
@@ -134,18 +134,17 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
     if settings and (not settings[0]["json"] or text.lstrip()[0] in '{["'):
         if _CONTAINER.search(text) or named(re.sub(r"(?m)^[ \t]*#.*", "", _CONFIG.sub("", text))):
             raise NotUnderstoodError("which GPUs a container gets is not in the text")
-        text = "\n".join(f"export {match['name']}={_config_value(match)}" for match in settings)
+        each = (match.group("name", "value", "item") for match in settings)
+        text = "\n".join(f"export {n}={shlex.quote(v) if item else v}" for n, v, item in each)
         own = {}  # of this shell's variables it gets none
     shell = Shell(_FISH_CSH.sub(r"\nexport \g<name>=\g<value>", text), own)
     if not (shell.programs or shell.settings):
         raise NotUnderstoodError("it starts no program and sets nothing")
-    return [*shell.inside, *shell.programs] if shell.programs else shell.settings
-
-
-def _config_value(match: re.Match[str]) -> str:
-    """Return a value for a shell: quotes within an item of a list are part of it."""
-    is_item = re.match(r" *- +\w", match[0])
-    return shlex.quote(match["value"]) if is_item and "=" in match[0] else match["value"]
+    if shell.programs:
+        return [*shell.inside, *shell.programs]
+    if shell.inside and not isinstance(shell.settings[-1].value, Unknown):
+        raise NotUnderstoodError(f"what {shown(shell.inside[0].command)} starts is not followed")
+    return shell.settings
 
 
 def _typed(text: str) -> str:

@@ -193,10 +193,8 @@ class Shell:
         line = " ".join([name, *words[1:], ""])
         line = re.sub(r"(?<=[ =])([\"'])(\w+=[\w,-]*)\1(?= )", r"\2", line)
         if re.match(r"(?:docker|podman) run ", line) and named(line):
-            environ = {
-                NAME: Unknown("which GPUs the container gets is not in the text"),
-                ORDER: None,
-            }
+            why = "which GPUs the container gets is not in the text"
+            environ = {NAME: Unknown(why), ORDER: None}
             for match in _CONTAINER_SETS.finditer(line if _ALL_GPUS.search(line) else ""):
                 environ[match[1]] = self._assigned(match)
         elif _ELSEWHERE.fullmatch(name):
