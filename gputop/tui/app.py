@@ -43,6 +43,7 @@ from gputop.tui.timeline import Timeline
 
 if TYPE_CHECKING:
     from gputop.sources.prometheus.watch import ClusterWatch
+    from gputop.tui.playback import Playback
 
 _INTERVALS = (MIN_INTERVAL, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, MAX_INTERVAL)
 
@@ -64,7 +65,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
     silence: reactive[int] = reactive(0, repaint=False)
     """Seconds since the agent last sent something; 0 unless that is too long."""
 
-    BINDINGS = APP_BINDINGS
+    BINDINGS = [*APP_BINDINGS]
     opening_fields = OPENING_FIELDS
 
     def __init__(
@@ -73,7 +74,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         """`feeds` has one entry per machine; several begin with a screen of all. It is empty if
         the machines are those of a `cluster`."""
         super().__init__()
-        has_shades = capabilities.colours(os.environ) > capabilities.Colours.ANSI
+        has_shades = capabilities.colours(os.environ) > 16
         for theme in themes.fitting(has_shades):
             self.register_theme(theme)
         self.theme = capabilities.nearest_theme(settings.theme, os.environ)
@@ -303,16 +304,16 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
 
     def action_step(self, count: int) -> None:
         """Move in time by `count` frames, back if it is negative."""
-        self._move_in_time(lambda view: view.step(count))
+        self._move_in_time(lambda playback: playback.step(count), is_on=count > 0)
 
     def action_skip(self, seconds: int) -> None:
         """Move in time by some seconds, back if they are negative."""
-        self._move_in_time(lambda view: view.skip(seconds))
+        self._move_in_time(lambda playback: playback.skip(seconds), is_on=seconds > 0)
 
-    def _move_in_time(self, move: Callable[[Timeline], str]) -> None:
-        """Move in time, and show the note about it for a while."""
+    def _move_in_time(self, move: Callable[[Playback], object], is_on: bool = False) -> None:
+        """Move in time, towards now if `is_on`, and show the note about it for a while."""
         if self.shown.view is not None:
-            self._say(move(self.shown.view))
+            self._say(self.shown.view.move(move, is_on))
             self._show_time()
 
     def _say(self, note: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import islice
 from math import inf, nextafter
 
@@ -19,32 +20,6 @@ _GAP, _LEAST_GAP = 2.5, 5.0
 """A gap between two frames is longer than this many intervals, and than this many seconds."""
 _AT_ONCE = 24
 """Frames that are read while a key waits: reading one and adding it takes about 1 ms."""
-
-
-class _Filling:
-    """A history up to some time, which is read a few frames at once."""
-
-    def __init__(self, past: Past, since: float, until: float) -> None:
-        self.history = History()
-        self.reach = since
-        self._past = past
-        self._frames = past.frames(since, until)
-
-    def add(self, until: float) -> bool:
-        """Add some frames up to a time, which may grow; return whether all are there."""
-        count = self._add(_AT_ONCE)
-        if count < _AT_ONCE and self.reach < until:
-            self._frames = self._past.frames(nextafter(self.reach, inf), until)
-            count = self._add(_AT_ONCE - count)
-        return count < _AT_ONCE
-
-    def _add(self, most: int) -> int:
-        count = 0
-        for frame in islice(self._frames, most):
-            self.history.append(frame)
-            self.reach = frame.time
-            count += 1
-        return count
 
 
 class Playback:
@@ -73,7 +48,8 @@ class Playback:
         self._whole = History()
         """The history up to `_reach`, the latest frame that was shown since the last leap."""
         self._reach = -inf
-        self._filling: _Filling | None = None
+        self._filling: tuple[History, Iterator[Frame]] | None = None
+        """A longer history that is being read, and its frames that are still to be read."""
 
     def go(self, when: float) -> None:
         """Show the last frame at or before a time, or the first of all."""
@@ -124,12 +100,30 @@ class Playback:
 
     def fill(self) -> bool:
         """Read some of what the history still lacks; return whether the history was replaced."""
-        filling = self._filling
-        if filling is None or not filling.add(self._reach):
+        if self._filling is None:
             return False
-        self._whole, self._filling = filling.history, None
-        self.history = self._whole.until(self.time)
+        history, frames = self._filling
+        some = list(islice(frames, _AT_ONCE))
+        for frame in some:
+            history.append(frame)
+        if len(some) == _AT_ONCE:
+            return False
+        self._whole, self._filling = history, None
+        self.history = history.until(self.time)
         return True
+
+    def _up_to_reach(self, since: float) -> Iterator[Frame]:
+        """Yield the frames from a time up to `_reach`, which may grow meanwhile."""
+        until = -inf
+        while until < self._reach:
+            until = self._reach
+            yield from self._past.frames(since, until)
+            since = nextafter(until, inf)
+
+    def run(self, speed: int | None = None) -> None:
+        """Run at a speed; without one, start or stop."""
+        self.is_running = speed is not None or not self.is_running
+        self.speed, self.note = speed or self.speed, ""
 
     def _index(self, when: float) -> int:
         """Return the place of the last frame at or before a time; -1 before the first."""
@@ -199,4 +193,4 @@ class Playback:
         since = max(times[0], min(frame.time - _LEADING, times[max(0, index - RECENT)]))
         is_short = frame.time - first < (frame.time - since) / 2
         if self._filling is None and is_short and since < first:
-            self._filling = _Filling(self._past, since, self._reach)
+            self._filling = History(), self._up_to_reach(since)

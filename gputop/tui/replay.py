@@ -57,18 +57,6 @@ class ReplayTimeline(Timeline):
         playback = self._playback
         return playback is not None and (playback.is_running or playback.is_filling)
 
-    def go(self, when: float) -> str:
-        """Show the last frame at or before a time, or the first frame."""
-        return self._move(lambda playback: playback.go(when))
-
-    def run(self, speed: int | None = None) -> str:
-        """Run at a speed; without one, start or stop."""
-        playback = self._playback
-        if playback is not None:
-            playback.is_running = speed is not None or not playback.is_running
-            playback.speed = speed or playback.speed
-        return ""
-
     def tick(self, seconds: float) -> str:
         """Run on for some seconds of real time, and read more of the history; return a note."""
         playback = self._playback
@@ -76,7 +64,7 @@ class ReplayTimeline(Timeline):
             return ""
         has_moved = playback.advance(seconds)
         if playback.fill() or has_moved:
-            self._move(lambda _: None)
+            self.move(lambda _: None)
         return playback.note if has_moved else ""
 
     def return_to_now(self) -> bool:
@@ -124,7 +112,7 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         message.prevent_default()  # Textual would call the inherited handler as well
         super().on_arrived(message)
         if self.replay.shown is None and isinstance(message.content, Frame):
-            self._move_in_time(lambda _: self.replay.go(self._at))
+            self._move_in_time(lambda playback: playback.go(self._at))
             if self._first_note:
                 self._say(self._first_note)
 
@@ -141,15 +129,15 @@ class ReplayApp(GputopApp, inherit_bindings=False):
 
     def action_run(self) -> None:
         """Run, or stop."""
-        self._move_in_time(lambda _: self.replay.run())
+        self._move_in_time(Playback.run)
 
     def action_speed(self, number: int) -> None:
         """Run at the speed of a number key (`SPEEDS`)."""
-        self._move_in_time(lambda _: self.replay.run(SPEEDS[number - 1]))
+        self._move_in_time(lambda playback: playback.run(SPEEDS[number - 1]))
 
     def _go(self, when: float | None) -> None:
         if when is not None:
-            self._move_in_time(lambda _: self.replay.go(when))
+            self._move_in_time(lambda playback: playback.go(when))
 
     def _on_tick(self) -> None:
         if note := self.replay.tick(_TICK):
@@ -157,8 +145,8 @@ class ReplayApp(GputopApp, inherit_bindings=False):
         self.instant = self.replay.words
         self._wait_or_work()
 
-    def _move_in_time(self, move: Callable[[Timeline], str]) -> None:
-        super()._move_in_time(move)
+    def _move_in_time(self, move: Callable[[Playback], object], is_on: bool = False) -> None:
+        super()._move_in_time(move, is_on)
         self._wait_or_work()
 
     def _wait_or_work(self) -> None:

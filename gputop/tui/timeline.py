@@ -114,15 +114,8 @@ class Timeline:
         self._go_live()
         return True
 
-    def step(self, count: int) -> str:
-        """Move by `count` frames, back if it is negative."""
-        return self._move(lambda playback: playback.step(count), is_on=count > 0)
-
-    def skip(self, seconds: float) -> str:
-        """Move by some seconds, back if they are negative, and by at least one frame."""
-        return self._move(lambda playback: playback.skip(seconds), is_on=seconds > 0)
-
-    def _move(self, move: Callable[[Playback], object], is_on: bool = False) -> str:
+    def move(self, move: Callable[[Playback], object], is_on: bool = False) -> str:
+        """Move in time, towards now if `is_on`; return the note about it."""
         if self.snapshot is None:
             return ""
         if self._playback is None and is_on:

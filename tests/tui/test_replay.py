@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from msgspec.structs import replace
 from gputop.model.machine.frame import Problem
 from gputop.recording.reader import Recording
 from gputop.recording.writer import RecordingWriter
+from gputop.sources.recording import RecordingSource
 from gputop.tui.dialogs.signal import SignalScreen
 from gputop.tui.dialogs.time import TimeDialog
+from gputop.tui.playback import Playback
 from gputop.tui.replay import ReplayApp
 from tests.builders_tui import NOON, Screenful
 from tests.tui.replays import EVERY, HOUR, record, replayed, sample, settled
@@ -233,6 +236,19 @@ async def test_a_recording_that_is_cut(hour: Path) -> None:
         assert load(screen).endswith("%")
 
 
+def test_a_fast_run_leaves_no_hole_in_the_graphs(hour: Path) -> None:
+    """It goes on while the history that leads up to its start is still being read."""
+    playback = Playback(RecordingSource(Recording(hour), "node", NOON).past)
+    playback.go(NOON + HOUR / 2 * EVERY)
+    playback.run(500)
+    while playback.is_running or playback.is_filling:
+        playback.advance(1.0)
+        playback.fill()
+    times = playback.history.times
+    assert {b - a for a, b in pairwise(times)} == {EVERY}
+    assert len(times) > HOUR / 2 + 100
+
+
 @pytest.mark.long
 async def test_samples_that_are_damaged_hold_nobody_up(hour: Path) -> None:
     data = bytearray(hour.read_bytes())
@@ -248,7 +264,7 @@ async def test_samples_that_are_damaged_hold_nobody_up(hour: Path) -> None:
             before = screen.lines[0]
         assert (clock(HOUR - 1) in screen.lines[0], notes >= 1) == (True, True)
         assert isinstance(screen.app, ReplayApp)
-        screen.app.replay.go(NOON)
+        screen.app.replay.move(lambda playback: playback.go(NOON))
         await screen.press("9")
         seconds(screen, 60)
         await screen.drawn()
