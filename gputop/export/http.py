@@ -18,6 +18,7 @@ import gzip
 import hmac
 import ipaddress
 import os
+import re
 import signal
 import socket
 import ssl
@@ -38,6 +39,7 @@ _READING, _WRITING = 5.0, 10.0
 """Seconds that a client has to send its request, and to read the answer."""
 _MOST = 256
 """Connections at a time."""
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))")
 _PAUSE = 1.0
 """Seconds until the next try when a connection could not be accepted."""
 _CLIENT_ERRORS = (
@@ -141,6 +143,7 @@ class WebServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _READING)
         head, body = self._answer_to(request)
+        body = b"" if request.startswith(b"HEAD ") else body
         writer.transport.set_write_buffer_limits(high=1)  # with 0, TLS never resumes
         await asyncio.wait_for(_send(writer, head, body), _WRITING)
 
@@ -163,9 +166,9 @@ class WebServer:
         if page is None:
             return _response(404)
         body, encoding = page.body(), "Vary: Accept-Encoding"
-        if "gzip" in headers.get("accept-encoding", ""):
+        if _GZIP.search(headers.get("accept-encoding", "")):
             body, encoding = self._zip(body), f"{encoding}\r\nContent-Encoding: gzip"
-        return _response(200, encoding, page.type, body, method == "GET")
+        return _response(200, encoding, page.type, body)
 
     def _zip(self, body: bytes) -> bytes:
         if self._zipped[0] is not body:
@@ -191,9 +194,9 @@ def _unexpected(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> Non
 
 
 def _response(
-    status: int, more: str = "", type_: str = "text/plain", body: bytes = b"", whole: bool = True
+    status: int, more: str = "", type_: str = "text/plain", body: bytes = b""
 ) -> tuple[bytes, bytes]:
-    """Return head and body of an answer; no body unless `whole`."""
+    """Return head and body of an answer."""
     what = f"{status} {HTTPStatus(status).phrase}"
     body = body if status == 200 else f"{what}\n".encode()
     lines = [
@@ -202,7 +205,7 @@ def _response(
         "X-Content-Type-Options: nosniff",
     ]  # fmt: skip
     head = "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
-    return head, body if whole else b""
+    return head, body
 
 
 def is_same_origin(origin: str, host: str) -> bool:

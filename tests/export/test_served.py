@@ -111,7 +111,11 @@ def what_is_no_scrape_is_refused(exporter: Exporter) -> None:
         (b"GET /metrics HTTP/1.1\r\nHost: [::1]:19400\r\n\r\n", b"200"),
     ):
         assert answer_to(exporter, request).startswith(b"HTTP/1.1 " + status), request
-    assert answer_to(exporter, b"HEAD /metrics HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+    for page in (b"/metrics", b"/none"):
+        answer = answer_to(exporter, b"HEAD " + page + b" HTTP/1.1\r\n\r\n")
+        assert answer.endswith(b"\r\n\r\n")
+    plain = answer_to(exporter, ASK[:-2] + b"Accept-Encoding: br, gzip;q=0\r\n\r\n")
+    assert b"Content-Encoding" not in plain
     zipped = answer_to(exporter, ASK[:-2] + b"Accept-Encoding: gzip\r\n\r\n")
     assert b"Content-Encoding: gzip" in zipped
     assert len(zipped) < 20_000
