@@ -493,6 +493,14 @@ async def test_the_numbers_of_a_host_are_whole() -> None:
     assert width_of(age.draw(ClusterNode("big", age=700.0), age.most)) <= age.most
 
 
+async def test_the_narrowest_screen_still_has_the_names_of_hosts() -> None:
+    name = "a-node-with-a-long-name"
+    async with watched(name, size=(22, 12)) as fleet:
+        frame = frame_of(*map(gpu_of, range(8)))
+        await fleet.tell(name, frame_on(name, frame))
+        assert "a-node-with" in fleet.text
+
+
 async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> None:
     node = ClusterNode("node1", users=("bartholomew.longfellow", "bob", "carol"))
     async with shown(size=(60, 12)) as screen:

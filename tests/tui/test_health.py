@@ -179,6 +179,18 @@ async def test_a_page_down_and_the_wheel_leave_out_no_line() -> None:
         assert (page.text.top, page.marked) == (0, first)
 
 
+async def test_a_title_that_stays_in_sight_hides_nothing_to_click_at() -> None:
+    gpus = [gpu_of(index, error="GPU is lost", health=xids(79)) for index in range(16)]
+    async with shown(frame_of(*gpus), (80, 23)) as screen:
+        await screen.press("H", "pagedown")
+        page = screen.app.screen.query_one(Page)
+        marked = page.marked
+        await screen.click(10, page.region.y)
+        assert (page.marked, page.text.top > 0) == (marked, True)
+        await screen.click(10, page.region.y, times=2)
+        assert screen.app.screen.query_one(Page) is page
+
+
 async def test_the_list_follows_the_frames() -> None:
     async with shown(frame_of(gpu_of(0, health=xids()))) as screen:
         await screen.press("H")

@@ -47,8 +47,8 @@ class _Leaf(ChoicePage[str]):
     def on_click(self, event: Click) -> None:
         event.stop()
         event.prevent_default()
-        number = self.text.top + event.y
-        text = "".join(text for text, _ in self.text.line_at(event.y) or ())
+        number = self.number_at(event.y)
+        text = "".join(text for line in self.text.lines[number : number + 1] for text, _ in line)
         links = [topic for topic in _LINK.findall(text) if topic in TOPICS]
         for topic in [*(each for each, line in self._begins.items() if line == number), *links][:1]:
             self._chosen(topic)

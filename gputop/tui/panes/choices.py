@@ -80,11 +80,11 @@ class ChoicePage(Page, Generic[K]):
         """Select the lines under the mouse; a double click chooses what its first selected."""
         event.stop()
         above = [n for n, line in enumerate(self._begins.values())
-                 if line <= self.text.top + event.y]  # fmt: skip
+                 if line <= self.number_at(event.y)]  # fmt: skip
         if above and event.chain == 1:
             self._select(above[-1])
             self.repaint_changed()
-        elif event.chain == 2:
+        elif above and event.chain == 2:
             self.choose()
 
     def _select(self, index: int) -> None:

@@ -43,26 +43,18 @@ def fit(columns: Sequence[Column[R]], width: int, gap: int) -> Fitted[R]:
     chosen = list(columns)
     while len(chosen) > 1 and _needed(chosen, gap) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
-    widths = {column.id: column.least for column in chosen}
+    widths = [column.least for column in chosen]
     spare = max(0, width - _needed(chosen, gap))
-    for rank in sorted({column.rank for column in chosen}):
-        spare = _grow([column for column in chosen if column.rank == rank], widths, spare)
+    # Each cell that a column may get, in the order in which they are given: by rank, then in turn.
+    cells = sorted((column.rank, cell, at) for at, column in enumerate(chosen)
+                   for cell in range(column.most - column.least))  # fmt: skip
+    for _, _, at in cells[:spare]:
+        widths[at] += 1
     if chosen[-1].left:
-        widths[chosen[-1].id] += spare
+        widths[-1] += max(0, spare - len(cells))
     if _needed(chosen, gap) > width:
-        widths[chosen[0].id] = width
-    return [(column, widths[column.id]) for column in chosen]
-
-
-def _grow(columns: Sequence[Column[R]], widths: dict[str, int], spare: int) -> int:
-    while spare > 0:
-        growing = [column for column in columns if widths[column.id] < column.most]
-        if not growing:
-            break
-        for column in growing[:spare]:
-            widths[column.id] += 1
-            spare -= 1
-    return spare
+        widths[0] = width
+    return list(zip(chosen, widths, strict=True))
 
 
 def _needed(columns: Sequence[Column[R]], gap: int) -> int:

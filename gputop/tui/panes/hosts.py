@@ -10,7 +10,7 @@ from textual.message import Message
 
 from gputop.model.fleet.cluster import ClusterNode
 from gputop.model.fleet.host_row import HostRow
-from gputop.tui.panes.columns import Column, crop_or_pad
+from gputop.tui.panes.columns import Column, row
 from gputop.tui.panes.heading import HeadingLine
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.table import Table
@@ -92,24 +92,21 @@ class HostTable(Table[H]):
         if sentence is None:
             return super().row_pieces(host, selected)
         lead, cursor = self.cursor_of(selected)
-        width = self._columns[0][1]
+        said, (name, width) = [sentence], self._columns[0]
         room = max(1, self.size.width - 1 - width - self.gap)
-        pieces: list[Piece] = [
-            (lead, "text"),
-            *crop_or_pad(
-                [(self.glyphs.text(host.host), "quiet")], width, self.glyphs.ellipsis, True
-            ),
-            (" " * self.gap, "text"),
-            *crop_or_pad([sentence], room, self.glyphs.ellipsis, True),
-        ]
-        return [(text, cursor) for text, _ in pieces] if cursor else pieces
+        rest: Column[H] = Column("", "", room, room, 0, lambda *_: said, left=True)
+        both = [(name, width), (rest, room)]
+        return [
+            (lead, cursor or "text"), *row(both, host, self.gap, self.glyphs.ellipsis, cursor)
+        ]  # fmt: skip
 
     def _named(self, width: int, *columns: Column[H]) -> list[Column[H]]:
         """Return columns with that of the names, which is up to `width` cells wide, before them."""
         return [
-            Column("host", "HOST", min(width, 16), width, 0, self._host, left=True),
+            Column("host", "HOST", min(width, 16), width, -1, self._host, left=True),
             *columns,
         ]
 
     def _host(self, host: H, width: int) -> Sequence[Piece]:
-        return [(self.glyphs.text(host.host), "text")]
+        role = "text" if self._sentence(host) is None else "quiet"
+        return [(self.glyphs.text(host.host), role)]

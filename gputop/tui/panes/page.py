@@ -75,11 +75,16 @@ class Page(Lines, can_focus=True):
         self.text.show(lines, self.visible_lines)
         self.repaint_changed()
 
+    def number_at(self, y: int) -> int:
+        """Return the number of the line at a row; a title that stays in sight has 0."""
+        is_title = y == 0 < self.text.top and self._title is not None
+        return 0 if is_title else self.text.top + y
+
     def pieces(self, y: int) -> Iterable[Piece]:
         line = self.text.line_at(y)
         if line is None:
             return ()
-        if y == 0 and self.text.top > 0 and self._title is not None:
+        if self._title is not None and self.number_at(y) < self.text.top:
             return self.paper.cut(self._title)
         if self.text.top + y != self.marked:
             return self.paper.cut(line)
