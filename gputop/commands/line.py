@@ -41,8 +41,10 @@ def _run_cluster(options: Namespace) -> int:
     from gputop.commands.shared.cluster import clusters
 
     line = format_line(options.format or DEFAULT_HOSTS)
+    asked = 1
     for frames, down in clusters(options):
-        write(line(LineView(frames, len(frames) + len(down))) + "\n")
+        asked = asked if "" in down else len(frames) + len(down)
+        write(line(LineView(frames, asked)) + "\n")
     return int(bool(down))
 
 

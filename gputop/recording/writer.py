@@ -105,7 +105,7 @@ class RecordingWriter:
             whose = ""
             trouble = f"cannot write to {self.path}: {reason_of(error)}; still trying"
         if trouble is None:
-            if self._trouble.pop("", None) or self._trouble.pop(host, None):
+            if any([self._trouble.pop("", None), self._trouble.pop(host, None)]):
                 self._say(f"writing to {self.path} again")
         elif trouble != self._trouble.get(whose):
             self._say(trouble)

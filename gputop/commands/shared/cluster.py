@@ -40,7 +40,7 @@ def clusters(options: Namespace) -> Iterator[ClusterFrames]:
         except SourceError as error:
             if not options.watch:
                 raise
-            cluster = ClusterFrames([], {"": str(error)})
+            cluster = ClusterFrames([], {**said, "": str(error)})
         yield cluster
         for host, why in sorted(cluster.down.items() - said.items()):
             complain(f"{host}: {why}" if host else why)
