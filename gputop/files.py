@@ -93,14 +93,13 @@ class Folder:
         """Return a folder in it, which may not be a link; an automount there is triggered."""
         path, flags = _join(self.path, name), _PASS | os.O_DIRECTORY
         try:
-            try:
-                descriptor = os.open(name, flags, dir_fd=self.descriptor)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=self.descriptor)
-                descriptor = os.open(name, flags, dir_fd=self.descriptor)
+            descriptor = os.open(name, flags, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            if not make:
+                raise
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=self.descriptor)
+            return self.below(name)
         except NotADirectoryError:
             raise UnsafeFileError(path, "is a link, or no folder") from None
         below = Folder(descriptor, path)

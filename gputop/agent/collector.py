@@ -25,7 +25,7 @@ from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequ
 from gputop.agent.process.namespaces import NUMBERING
 from gputop.agent.process.processes import ProcessCache
 from gputop.agent.reserved import TIMEOUT, ReservationReader
-from gputop.agent.slurm import NO_JOBS, SlurmReader
+from gputop.agent.slurm import SlurmReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
@@ -77,7 +77,6 @@ class Collector:
         self._enrichment_timeout = 0.0  # the first frame is urgent
         self._idle = IdleTimes()
         self._reservations, self._slurm = ReservationReader(), SlurmReader()
-        self._jobs = NO_JOBS
         self._inside = NestedNamespace() if self._host.nested else None
 
     def collect(self, interval: float | None, timeout: float, settle: bool = False) -> Frame:
@@ -98,7 +97,7 @@ class Collector:
         return (Preview if hasty else Frame)(
             host=replace(
                 self._host.read(),
-                jobs_unknown=self._jobs.unknown,
+                jobs_unknown=self._slurm.unknown,
                 reservations_unknown=self._reservations.unknown,
             ),
             time=round(time.time(), 3),
@@ -217,11 +216,10 @@ class Collector:
             enrichment = self._enrich(readings, by_pid, timeout)
         idle = None if settle else self._idle
         reserved = self._reservations.read(timeout if settle else TIMEOUT)
-        self._jobs = self._slurm.read(timeout if settle else _JOBS_TIMEOUT)
+        jobs = self._slurm.read(timeout if settle else _JOBS_TIMEOUT)
         cycle = FrameBuilder(
-            by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved,
-            self._jobs.by_minor,
-        )  # fmt: skip
+            by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved, jobs
+        )
         gpus = tuple(map(cycle.gpu, readings))
         processes = tuple(process for reading in readings for process in cycle.processes(reading))
         self._idle.end_cycle()

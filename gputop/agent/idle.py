@@ -128,7 +128,10 @@ class IdleRecord:
         self._due = now + _EVERY
         self._writer = self._writer or Worker("idle record", self._write)
         if not self._writer.busy:
-            self._record = _record(frame, now, idle)
+            me = read_stat(os.getpid())
+            start = me.start_ticks if me else 0
+            interval = frame.interval or 0.0
+            self._record = _Record(frame.host.boot_id, _namespace(), start, now, interval, idle)
             self._writer.ask()
 
     def _write(self) -> None:
@@ -188,14 +191,6 @@ def _key(process: Process) -> _RecordKey:
 def _works(process: Process) -> bool:
     shares = (process.sm_utilization, process.memory_utilization)
     return any((*shares, process.encoder_utilization, process.decoder_utilization))
-
-
-def _record(frame: Frame, now: float, idle: list[tuple[str, ProcessId | None, float]]) -> _Record:
-    me = read_stat(os.getpid())
-    interval = frame.interval or 0.0
-    return _Record(
-        frame.host.boot_id, _namespace(), me.start_ticks if me else 0, now, interval, idle
-    )
 
 
 def _recorded(boot_id: str | None) -> dict[_RecordKey, float]:

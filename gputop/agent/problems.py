@@ -56,19 +56,15 @@ def unreadable(text: str) -> Problem:
 
 def problem_of(code: int, text: str = "") -> Problem:
     """Return the problem for a code of nvmlInit, with NVML's `text` for it, or for NO_GPU."""
-    problem = _PROBLEMS.get(code)
-    if problem is None:
-        return _with_cards(
-            Problem(
-                code="error",
-                text=f"the NVIDIA driver does not start: {text} (NVML error {code})",
-                advice="'nvidia-smi' should say the same; dmesg has the kernel's side of it",
-            )
-        )
+    problem = _PROBLEMS.get(code) or Problem(
+        code="error",
+        text=f"the NVIDIA driver does not start: {text} (NVML error {code})",
+        advice="'nvidia-smi' should say the same; dmesg has the kernel's side of it",
+    )
     if problem.code == "version_mismatch" and (version := kernel_module_version()):
         text = f"{problem.text} (kernel driver {version})"
         problem = msgspec.structs.replace(problem, text=text)
-    return _with_cards(problem)
+    return msgspec.structs.replace(problem, cards=nvidia_cards())
 
 
 def not_answering(seconds: float) -> Problem:
@@ -78,8 +74,3 @@ def not_answering(seconds: float) -> Problem:
         text=f"the NVIDIA driver has not answered for {seconds:.0f} s (nvmlInit)",
         advice="it may be loading, or a GPU is stuck: see dmesg; gputop keeps waiting",
     )
-
-
-def _with_cards(problem: Problem) -> Problem:
-    cards = nvidia_cards()
-    return msgspec.structs.replace(problem, cards=cards) if cards else problem

@@ -26,7 +26,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gputop.agent.process.environment import read_environ
-from gputop.agent.process.procfs import read_bounded, read_short
+from gputop.agent.process.procfs import read_if_any, read_short
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.worker import Worker
 from gputop.model.machine.environment import JOB_GPUS, job_gpus, slurm_ids
@@ -57,18 +57,6 @@ _LEAST = 5.0
 """Seconds between two readings, at least."""
 
 
-class SlurmJobs(NamedTuple):
-    """What the jobs of a machine hold."""
-
-    by_minor: dict[int, SlurmJob]
-    """By the N of /dev/nvidiaN."""
-    unknown: bool
-    """Whether what some job holds cannot be read."""
-
-
-NO_JOBS = SlurmJobs({}, unknown=False)
-
-
 class _Holder(NamedTuple):
     number: str | None
     uid: int | None
@@ -96,27 +84,30 @@ class SlurmReader:
         self._worker: Worker[tuple[list[_Holder], bool]] | None = None
         self._users = UserNames()
         self._due = 0.0
+        self.unknown = False
+        """Whether what some job holds cannot be read."""
 
-    def read(self, timeout: float) -> SlurmJobs:
-        """Return what is known after at most `timeout` seconds."""
+    def read(self, timeout: float) -> dict[int, SlurmJob]:
+        """Return the job on each GPU, by the N of /dev/nvidiaN, after at most `timeout` seconds."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _LEAST
             if self._worker is None and not self._has_slurm():
-                return NO_JOBS
+                return {}
             self._worker = self._worker or Worker("Slurm jobs", self._read)
             self._worker.ask()
         if self._worker is None:
-            return NO_JOBS
+            return {}
         is_first = self._worker.answered is None
         self._worker.wait(now + max(timeout, _FIRST_TIMEOUT if is_first else 0.0))
-        holders, unknown = self._worker.latest or ([], True)
+        holders, hidden = self._worker.latest or ([], True)
+        self.unknown = hidden or any(holder.minors is None for holder in holders)
         self._users.prepare(holder.uid for holder in holders)
         by_minor: dict[int, SlurmJob] = {}
         for holder in sorted(holders, key=lambda holder: holder.is_sure):
             job = SlurmJob(number=holder.number, user=self._users.name(holder.uid))
             by_minor |= dict.fromkeys(holder.minors or (), job)
-        return SlurmJobs(by_minor, unknown or any(holder.minors is None for holder in holders))
+        return by_minor
 
     def _has_slurm(self) -> bool:
         paths = (*_SERVICES, *(path.partition("/*/")[0] for path in _JOBS[:2]))
@@ -173,19 +164,13 @@ def _step_process(pid: int, step: str, is_daemons_group: bool) -> _StepProcess:
 
 def _pids(folder: str) -> list[int]:
     """Return the processes of a control group; 0 stands for one of another PID namespace."""
-    try:
-        data, _ = read_bounded(f"{folder}/cgroup.procs", _BYTES)
-    except OSError:
-        return []
+    data, _ = read_if_any(f"{folder}/cgroup.procs", _BYTES)
     return [int(word) for word in data.split() if word.isdigit() and int(word)]
 
 
 def _allowed(path: str) -> frozenset[int] | None:
     """Return the GPUs that the devices.list of a group allows; None if it does not say."""
-    try:
-        data, whole = read_bounded(f"{path}/devices.list", _BYTES)
-    except OSError:
-        return None
+    data, whole = read_if_any(f"{path}/devices.list", _BYTES)
     lines = data.decode("ascii", "replace").splitlines()
     if not whole or not lines or any(line[:1] == "a" or line[:7] == "c 195:*" for line in lines):
         return None

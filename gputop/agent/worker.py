@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from gputop.agent.errors import log_once
@@ -72,7 +73,8 @@ class Worker(Generic[T]):
     def end(self) -> None:
         """End the thread as soon as its call comes back. Call it once."""
         self._ended = True
-        self._wanted.release()
+        with suppress(RuntimeError):  # it is asked already, and had no core since
+            self._wanted.release()
 
     def _run(self) -> None:
         while True:

@@ -166,8 +166,9 @@ def test_devices_list_comes_before_what_a_user_says(
 
 
 def held(groups: Path) -> tuple[dict[int, tuple[str | None, str | None]], bool]:
-    jobs = SlurmReader(str(groups)).read(10)
-    return {minor: (job.number, job.user) for minor, job in jobs.by_minor.items()}, jobs.unknown
+    reader = SlurmReader(str(groups))
+    jobs = reader.read(10)
+    return {minor: (job.number, job.user) for minor, job in jobs.items()}, reader.unknown
 
 
 def test_without_slurm_there_is_nothing_to_know(tmp_path: Path, start: Start) -> None:

@@ -137,8 +137,8 @@ class PowerSection(Section):
 
     name, kind, every, slow = "power_more", sections.Power, QUICK, SELDOM
     fields = {
-        "average": (pynvml.NVML_FI_DEV_POWER_AVERAGE,),
-        "instant": (pynvml.NVML_FI_DEV_POWER_INSTANT,),
+        "average": (validate.watts, pynvml.NVML_FI_DEV_POWER_AVERAGE),
+        "instant": (validate.watts, pynvml.NVML_FI_DEV_POWER_INSTANT),
     }
     slow_fields = {"energy": (_ENERGY,)}
     slow_calls = {
@@ -151,12 +151,6 @@ class PowerSection(Section):
     def __init__(self) -> None:
         super().__init__()
         self._energy = CounterTotal()
-
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        return {
-            "average": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_AVERAGE)),
-            "instant": validate.watts(fields.get(pynvml.NVML_FI_DEV_POWER_INSTANT)),
-        }
 
     def slow_values(self, ask: Ask, fields: Fields) -> dict[str, Any]:
         count = fields.get(_ENERGY)
@@ -172,15 +166,12 @@ class ThermalSection(Section):
     of the driver takes an H200 1 ms."""
 
     name, kind, every, slow = "thermal", sections.Thermal, QUICK, OFTEN
-    fields = {"memory": (pynvml.NVML_FI_DEV_MEMORY_TEMP,)}
+    fields = {"memory": (_positive_celsius, pynvml.NVML_FI_DEV_MEMORY_TEMP)}
     slow_calls = {"margin": (validate.margin, pynvml.nvmlDeviceGetMarginTemperature)}
     fixed = {
         "slowdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         "shutdown": (_positive_celsius, _threshold, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
     }
-
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        return {"memory": _positive_celsius(fields.get(pynvml.NVML_FI_DEV_MEMORY_TEMP))}
 
 
 def with_margin(thermal: Any, temperature: float | None) -> sections.Thermal | None:

@@ -94,15 +94,12 @@ class HealthSection(Section):
     """Recovery action, fabric, repairs. XIDs are events, and come from `agent.gpu.events`."""
 
     name, kind, every, slow = "health", Health, OFTEN, SELDOM
-    fields = {"recovery_action": (_RECOVERY_ACTION,)}
+    fields = {"recovery_action": (_ACTIONS.get, _RECOVERY_ACTION)}
     slow_calls = {
         "repair_pending": (_pending, _repair),
         "unrepairable_memory": (_first_flag, _unrepairable),
         ("fabric_state", "fabric_health", "fabric_cluster"): (_fabric_values, _fabric),
     }
-
-    def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
-        return {"recovery_action": _ACTIONS.get(fields.get(_RECOVERY_ACTION))}
 
 
 _CORRECTED = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED

@@ -43,6 +43,8 @@ Calls = Mapping[Any, tuple[Any, ...]]
 counts."""
 FieldIds = Mapping[str, tuple[int, ...]]
 """The NVML_FI ids (`scoped` if they have a scope) that each value needs, by name."""
+FieldValues = Mapping[str, tuple[Callable[[Any], Any], int]]
+"""For each value by name: a function that converts a field (None, too), and the field's id."""
 
 
 def values_of(ask: Ask, calls: Calls) -> dict[str, Any]:
@@ -80,7 +82,7 @@ class Section:
     kind: ClassVar[Callable[..., Any]]
     every: ClassVar[float]
     """Seconds between two readings."""
-    fields: FieldIds = {}
+    fields: FieldValues = {}
     """Fields that it needs at every reading."""
     calls: Calls = {}
     """Calls made at every reading."""
@@ -118,9 +120,9 @@ class Section:
 
     def needed_fields(self, now: float) -> Iterator[int]:
         """Yield the fields for a reading at `now`."""
-        for table in (self.fields, self.slow_fields if now >= self._slow_due else {}):
-            for ids in table.values():
-                yield from ids
+        yield from (id_ for _, id_ in self.fields.values())
+        for ids in self.slow_fields.values() if now >= self._slow_due else ():
+            yield from ids
 
     def read(self, ask: Ask, fields: Fields, now: float) -> Any:
         """Return the section at `now` (monotonic seconds); None if it has no values."""
@@ -129,8 +131,9 @@ class Section:
             self._fixed.update(values_of(ask, only(self.fixed, unknown)))
         if now >= self._slow_due:
             self._slow, self._slow_due = self.slow_values(ask, fields), now + self.slow
-        values = self._fixed | values_of(ask, self.calls) | self.other_values(ask, fields, now)
-        values |= self._slow
+        values = self._fixed | values_of(ask, self.calls)
+        values |= {name: convert(fields.get(id_)) for name, (convert, id_) in self.fields.items()}
+        values |= self.other_values(ask, fields, now) | self._slow
         return None if all(value is None for value in values.values()) else self.kind(**values)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:

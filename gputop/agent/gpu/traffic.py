@@ -39,8 +39,8 @@ class PcieSection(Section):
     name, kind, every, slow = "pcie", sections.Pcie, QUICK, OFTEN
     wakes_up = True
     fields = {
-        "tx": (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,),
-        "rx": (pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,),
+        "tx": (validate.counter, pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES),
+        "rx": (validate.counter, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES),
     }
     slow_calls = {
         "generation": (validate.pcie_generation, pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
@@ -64,18 +64,13 @@ class PcieSection(Section):
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         if not self.fields:
             return {}
-        counts = [fields.get(field) for ids in self.fields.values() for field in ids]
-        tx, rx = self._traffic(ask, counts, now)
+        counts = [convert(fields.get(id_)) for convert, id_ in self.fields.values()]
+        if any(count is None or count < _WRAPS for count in counts):
+            tx, rx = self._throughput.read(ask, now)
+        else:
+            rates = zip(self._rates, counts, strict=True)
+            tx, rx = (rate.per_second(count, now) for rate, count in rates)
         return {"tx": tx, "rx": rx}
-
-    def _traffic(
-        self, ask: Ask, counts: list[int | float | None], now: float
-    ) -> tuple[float | None, float | None]:
-        wide = [validate.counter(count) for count in counts]
-        if any(count is None or count < _WRAPS for count in wide):
-            return self._throughput.read(ask, now)
-        tx, rx = (rate.per_second(c, now) for rate, c in zip(self._rates, wide, strict=True))
-        return tx, rx
 
 
 class PcieThroughput:
@@ -133,7 +128,7 @@ class NvlinkSection(Section):
     """NVLink rates each time, the rest now and then; None on a card without NVLinks."""
 
     name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, RARELY
-    fields = {"tx": (_TX,), "rx": (_RX,)}
+    fields = {"tx": (validate.counter, _TX), "rx": (validate.counter, _RX)}
     slow_fields = {"up": (_LINK_COUNT, *_LINK_STATES), "errors": _ERRORS}
 
     def __init__(self) -> None:

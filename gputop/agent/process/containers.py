@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,15 +22,8 @@ _MOST = 1024
 _INSPECT = ("inspect", "--type", "container", "--format", "{{.Name}}\t{{.Config.Image}}")
 _LABEL = "io.kubernetes."
 """How the kubelet's labels of a container begin."""
-
-
-class _Inspection(NamedTuple):
-    """What a runtime says of a container; empty is unknown."""
-
-    name: str = ""
-    image: str = ""
-    pod: str = ""
-    namespace: str = ""
+_KEPT = {"name": 128, "image": 256, "pod": 128, "namespace": 128}
+"""The fields of Container that a runtime tells, and how many characters of each are kept."""
 
 
 class ContainerNames:
@@ -84,14 +76,10 @@ def _inspect(container: Container) -> Container | None:
     for name, *words in _commands(container):
         program, _ = find_program(name)
         answer = answer_of([program, *words, container.id], _LIMIT) if program else ""
-        if any(inspection := _parse(answer)):
-            return msgspec.structs.replace(
-                container,
-                name=printable(inspection.name.removeprefix("/"), 128) or None,
-                image=printable(inspection.image, 256) or None,
-                pod=printable(inspection.pod, 128) or None,
-                namespace=printable(inspection.namespace, 128) or None,
-            )
+        if any(texts := _parse(answer)):
+            kept = zip(_KEPT.items(), texts, strict=False)
+            fields = {field: printable(text, most) or None for (field, most), text in kept}
+            return msgspec.structs.replace(container, **fields)
     return None
 
 
@@ -121,10 +109,11 @@ def _may_ask(host: str) -> bool:
     return host != socket and may_connect(socket)
 
 
-def _parse(answer: str) -> _Inspection:
+def _parse(answer: str) -> tuple[str, ...]:
+    """Return the name, image, pod and namespace that a runtime tells; empty is unknown."""
     name, tab, image = answer.strip().partition("\t")
     if tab and not answer.lstrip().startswith(("{", "[")):
-        return _Inspection(name, image)
+        return name.removeprefix("/"), image
     try:
         container = msgspec.json.decode(answer)
         container = container[0] if isinstance(container, list) else container
@@ -137,6 +126,6 @@ def _parse(answer: str) -> _Inspection:
             name = labels.get(f"{_LABEL}container.name", container["Name"])
             image = container["Image"]
         pod, namespace = (labels.get(f"{_LABEL}pod.{of}", "") for of in ("name", "namespace"))
-        return _Inspection(str(name), str(image), str(pod), str(namespace))
+        return str(name).removeprefix("/"), str(image), str(pod), str(namespace)
     except (msgspec.MsgspecError, TypeError, LookupError, AttributeError, RecursionError):
-        return _Inspection()
+        return ()

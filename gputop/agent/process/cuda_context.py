@@ -11,7 +11,7 @@ import msgspec
 from gputop.agent.process.environment import ancestor_env, descendant_env, read_environ
 from gputop.agent.process.mounts import device_nodes, in_container, minors_of, own_view, view_of
 from gputop.agent.process.namespaces import in_first_namespace
-from gputop.agent.process.procfs import MAPS, read_bounded, read_cgroup
+from gputop.agent.process.procfs import MAPS, read_cgroup, read_if_any
 from gputop.agent.process.reader import killable
 from gputop.agent.process.stat import every_process
 from gputop.model.machine.environment import (
@@ -72,10 +72,7 @@ def read_whole_context(pid: int) -> CudaContext:
 @killable(())
 def loaded_frameworks(pid: int) -> tuple[str, ...]:
     """Return ids of the frameworks that a process has mapped; none if that cannot be read."""
-    try:
-        maps, _ = read_bounded(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS)
-    except (OSError, MemoryError):
-        return ()
+    maps, _ = read_if_any(f"/proc/{pid}/maps", MAPS, time.monotonic() + _MAPS_SECONDS)
     return tuple(dict.fromkeys(id_ for part, id_ in _LIBRARIES if part in maps))
 
 

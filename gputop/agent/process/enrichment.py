@@ -170,7 +170,7 @@ class Enricher:
         questions = _QUESTIONS[:_BRIEF_QUESTIONS] if self._brief else _QUESTIONS
         while groups and time.monotonic() < end:
             group = groups.pop()
-            pids = [os.getpid(), *(key.pid for key in group)]  # each is compared with gputop itself
+            pids = [key.pid for key in group]
             with READER.reading_ahead(pids, *questions) as answered:
                 if len(group) > 1:  # whoever does not answer may not delay the others
                     groups[:0] = [[key] for key in group if key.pid not in answered]

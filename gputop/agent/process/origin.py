@@ -82,15 +82,10 @@ def _session(variables: Mapping[str, str]) -> str | None:
     """Return the session from the variables: STY is a name, TMUX has a number. The tmux server is
     not asked for a name: the process has chosen its socket."""
     socket, _, rest = variables.get("TMUX", "").partition(",")
-    server, number = os.path.basename(socket), _number(rest.rpartition(",")[2])
-    if server and number:
+    server, number = os.path.basename(socket), rest.rpartition(",")[2]
+    if server and number.isascii() and number.isdecimal() and len(number) < 10:
         return f"tmux {server}:${number}"
     return f"screen {variables['STY']}" if variables.get("STY") else None
-
-
-def _number(text: str | None) -> str | None:
-    """Return a plain number or None: Slurm steps with names have numbers close to 2**32."""
-    return text if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _text(text: str | None) -> str | None:

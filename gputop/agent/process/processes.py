@@ -45,30 +45,6 @@ _SHORTEST_COMMAND = 256
 """Characters of a command line that are kept however many processes there are."""
 
 
-class IoRates:
-    """Bytes a second that a process reads from and writes to storage."""
-
-    def __init__(self) -> None:
-        self.read: float | None = None
-        self.write: float | None = None
-        self.is_unknown = False
-        """Whether it could not be read: it is another user's, has ended, or did not answer."""
-        self._last: tuple[float, int, int] | None = None
-        """Monotonic time, bytes read, bytes written."""
-
-    def update(self, counters: tuple[int, int] | None) -> None:
-        """Take the counters; None if they could not be read."""
-        if counters is None:
-            self.read, self.write, self.is_unknown = None, None, True
-            return
-        read, written = counters
-        before, self._last = self._last, (time.monotonic(), read, written)
-        if before is not None:
-            seconds = self._last[0] - before[0]
-            self.read = round(max(0, read - before[1]) / seconds, 1)
-            self.write = round(max(0, written - before[2]) / seconds, 1)
-
-
 def read_io(pid: int) -> tuple[int, int]:
     """Return the bytes that a process has read from and written to storage, proc_pid_io(5);
     OSError, ValueError."""
@@ -90,8 +66,24 @@ class _CachedFacts(msgspec.Struct):
     """The answer of `shown_process`: only a process known to be the one on a GPU has facts."""
     cpu_ticks: int
     cpu_time: float
-    io: IoRates
     cpu: float | None = None
+    io_read: float | None = None
+    io_write: float | None = None
+    io_unknown: bool = False
+    """Whether its I/O could not be read: it is another user's, has ended, or did not answer."""
+    io_counts: tuple[float, int, int] | None = None
+    """When its I/O was counted last, and the bytes read from and written to storage until then."""
+
+    def count_io(self, counts: tuple[int, int] | None) -> None:
+        """Take the bytes read and written; None if they could not be read."""
+        if counts is None:
+            self.io_read, self.io_write, self.io_unknown = None, None, True
+            return
+        before, self.io_counts = self.io_counts, (time.monotonic(), *counts)
+        if before is not None:
+            seconds = self.io_counts[0] - before[0]
+            self.io_read = round(max(0, counts[0] - before[1]) / seconds, 1)
+            self.io_write = round(max(0, counts[1] - before[2]) / seconds, 1)
 
 
 class ProcessCache:
@@ -165,12 +157,12 @@ class ProcessCache:
         for pid, stat in stats.items():
             cached = _updated(pid, before.get(pid), stat, pid in lines, commands.get(pid))
             self._cached[pid] = cached
-            if (self._tick + pid) // turns % io_turns == 0 and not cached.io.is_unknown:
+            if (self._tick + pid) // turns % io_turns == 0 and not cached.io_unknown:
                 io.append(pid)
         self._keep_silent(set(due) - stats.keys(), before)
         counters = READER.ask_all(read_io, io)
         for pid in io:
-            self._cached[pid].io.update(counters.get(pid))
+            self._cached[pid].count_io(counters.get(pid))
         return set(stats)
 
     def _keep_silent(self, pids: set[int], before: dict[int, _CachedFacts]) -> None:
@@ -201,8 +193,8 @@ class ProcessCache:
             threads=stat.threads,
             rss=stat.pages * PAGE_SIZE,
             cpu=None if cached.cpu is None else round(max(0.0, cached.cpu), 4),
-            io_read=cached.io.read,
-            io_write=cached.io.write,
+            io_read=cached.io_read,
+            io_write=cached.io_write,
         )
 
 
@@ -224,11 +216,11 @@ def _updated(
     if cached is None or cached.stat.start_ticks != stat.start_ticks:
         local = in_first_namespace() or shown_process(pid)
         uid = real_uid(pid)
-        return _CachedFacts(pid, stat, uid, command, local, stat.cpu_ticks, now, IoRates())
+        return _CachedFacts(pid, stat, uid, command, local, stat.cpu_ticks, now)
     if due:
         cached.uid = real_uid(pid)
         cached.command = command or cached.command  # a zombie keeps what it was
-        cached.io.is_unknown = False
+        cached.io_unknown = False
         if cached.local is None:
             cached.local = shown_process(pid)
     cached.stat = stat

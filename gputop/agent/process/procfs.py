@@ -76,13 +76,18 @@ def read_bounded(path: str, most: int, deadline: float = math.inf) -> tuple[byte
         return b"".join(pieces), not left and not file.read(1)
 
 
+def read_if_any(path: str, most: int, deadline: float = math.inf) -> tuple[bytes, bool]:
+    """Read as `read_bounded`; nothing, which is not the whole file, if it cannot be read."""
+    try:
+        return read_bounded(path, most, deadline)
+    except (OSError, MemoryError):
+        return b"", False
+
+
 def read_cgroup(pid: int | str) -> Origin | None:
     """Read the origin of a process from its control groups; None if they cannot be read, or are
     longer than real ones."""
-    try:
-        data, whole = read_bounded(f"/proc/{pid}/cgroup", _CGROUP)
-    except OSError:
-        return None
+    data, whole = read_if_any(f"/proc/{pid}/cgroup", _CGROUP)
     return parse_cgroup(data.decode("utf-8", "replace")) if whole else None
 
 

@@ -76,13 +76,6 @@ class KeeperEndedError(BaseException):
     would after an Exception: the agent ends, to be started again."""
 
 
-class _StuckError(Exception):
-    """A worker makes no progress at a process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-
 class _Silence(NamedTuple):
     """When a process is read again, and what /proc/PID was: a PID is reused, an inode is not."""
 
@@ -217,21 +210,19 @@ class ProcessReader:
         worker = self._take()
         if worker is None:
             return []
-        stuck = None
         try:
             answers.update(worker.ask(function, pids, args))
-        except _StuckError as error:
-            stuck = error.pid
+        except OSError:  # it makes no progress, or has ended
+            stuck = worker.marks[worker.number]
+            self._end(worker)
+            self._silence(stuck, basic)
+            return [pid for pid in pids if pid != stuck] if stuck in pids else []
         except BaseException:
             self._end(worker)
             raise
-        if stuck is None:
-            self._give(worker)
-            self._note(pids, basic)
-            return []
-        self._end(worker)
-        self._silence(stuck, basic)
-        return [pid for pid in pids if pid != stuck] if stuck in pids else []
+        self._give(worker)
+        self._note(pids, basic)
+        return []
 
     # Who is silent
 
@@ -340,14 +331,11 @@ class _ReaderChild(NamedTuple):
     def ask(
         self, function: Callable[..., object], pids: list[int], args: tuple[object, ...]
     ) -> dict[int, tuple[bool, Any]]:
-        """Return the answers. _StuckError if the worker makes no progress, or has ended."""
+        """Return the answers. OSError if the worker makes no progress, or has ended."""
         self.marks[self.number] = pids[0]
-        try:
-            self.socket.sendall(packed((function, pids, args)))
-            (length,) = LENGTH.unpack(self._read(LENGTH.size))
-            answers: list[tuple[bool, Any]] = pickle.loads(self._read(length))
-        except OSError:
-            raise _StuckError(self.marks[self.number]) from None
+        self.socket.sendall(packed((function, pids, args)))
+        (length,) = LENGTH.unpack(self._read(LENGTH.size))
+        answers: list[tuple[bool, Any]] = pickle.loads(self._read(length))
         return dict(zip(pids, answers, strict=True))
 
     def _read(self, length: int) -> bytearray:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import psutil
 
-from gputop.agent.process.procfs import COMMAND, read_bounded, read_short
+from gputop.agent.process.procfs import COMMAND, read_if_any, read_short
 from gputop.agent.process.reader import READER, killable
 from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.text import printable
@@ -67,10 +67,7 @@ def _boot_time() -> float:
 def command_line(pid: int) -> str | None:
     """Read the command line, its arguments joined by spaces; None for a zombie or a kernel thread,
     or if it does not answer."""
-    try:
-        data, whole = read_bounded(f"/proc/{pid}/cmdline", COMMAND)
-    except (OSError, MemoryError):
-        return None
+    data, whole = read_if_any(f"/proc/{pid}/cmdline", COMMAND)
     line = data.rstrip(b"\0")
     if not line.strip():
         return None

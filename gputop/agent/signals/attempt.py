@@ -91,12 +91,9 @@ class Attempt:
 
     def due(self, now: float) -> float:
         """Return when to check it next unless the process ends before; monotonic."""
-        due = now + LOOK
         if self.verdict.outcome != "waiting" or self.sent is None:
-            due = self.changed + KEPT
-        elif self.ended is None:
-            due = self.sent + self.grace
-        return due
+            return self.changed + KEPT
+        return now + LOOK if self.ended is not None else self.sent + self.grace
 
     def close(self) -> None:
         if self.process is not None:

@@ -148,8 +148,10 @@ def _append(folder: Folder, name: str, data: bytes, most: int) -> bool:
         if now is None or now.st_ino != about.st_ino:
             return False
         _check_alone(f"{folder.path}/{name}", about)
-        if about.st_size and about.st_size + len(data) > most and _turned(folder, name):
-            return False
+        if about.st_size and about.st_size + len(data) > most:
+            with suppress(OSError):  # if that fails it keeps growing: no line may be lost
+                folder.rename(name, f"{name}.1")
+                return False
         _add(descriptor, about.st_size, data)
         return True
     finally:
@@ -163,14 +165,6 @@ def _check_alone(path: str, about: os.stat_result) -> None:
         raise UnsafeFileError(path, "has another name: a hard link")
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeFileError(path, "is writable by others: chmod go-w it")
-
-
-def _turned(folder: Folder, name: str) -> bool:
-    """Return whether it was renamed; if that fails it keeps growing, since no line may be lost."""
-    with suppress(OSError):
-        folder.rename(name, f"{name}.1")
-        return True
-    return False
 
 
 def _add(descriptor: int, size: int, data: bytes) -> None:

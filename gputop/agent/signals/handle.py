@@ -14,7 +14,7 @@ import time
 from collections.abc import Set
 
 from gputop.agent.process.namespaces import in_first_namespace, local_process, why_not_local
-from gputop.agent.process.procfs import read_bounded, read_file
+from gputop.agent.process.procfs import read_bounded, read_file, read_if_any
 from gputop.agent.process.reader import READER
 from gputop.agent.process.stat import command_of, read_stat
 from gputop.agent.process.users import real_uid
@@ -57,7 +57,8 @@ class ProcessHandle:
             if not (expected or self.ended):  # an ended one shows nothing and gets no signal
                 raise _elsewhere(self.pid)
             self.uid = real_uid(self.pid)
-            self.command = self._command()
+            shown = self._stat()
+            self.command = None if shown is None else command_of(self.pid, shown)
         except (OSError, ValueError, MemoryError) as error:
             self.close()
             raise _unseen(error) from None
@@ -193,11 +194,6 @@ class ProcessHandle:
         stat = read_stat(self.pid)
         return stat if stat is not None and stat.start_ticks == self.ticks else None
 
-    def _command(self) -> str | None:
-        """Return the command line, or the name of a process that does not tell it."""
-        stat = self._stat()
-        return None if stat is None else command_of(self.pid, stat)
-
 
 def stat_of(pid: int) -> ProcStat:
     """Read /proc/PID/stat; OSError, ValueError."""
@@ -257,10 +253,7 @@ def _elsewhere(pid: int) -> NotSentError:
 def _status(pid: int, field: str) -> int:
     """Return a line of /proc/PID/status: Tgid, TracerPid, the last PID of NSpid, or a mask; 0 if
     it is not known."""
-    try:
-        status, _ = read_bounded(f"/proc/{pid}/status", _MOST_STATUS)
-    except OSError:
-        return 0
+    status, _ = read_if_any(f"/proc/{pid}/status", _MOST_STATUS)
     words = proc_field(status, field.encode())
     return int(words[-1], 10 if field in ("NSpid", "Tgid", "TracerPid") else 16) if words else 0
 
