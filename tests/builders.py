@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +36,11 @@ def with_state(fields: dict[str, Any]) -> dict[str, Any]:
     elif fields.get("stale_for") is not None:
         state = overdue_state(fields["stale_for"])
     return {"state": state, **fields}
+
+
+def typed(words: Iterable[str], gpus: Iterable[str] = (), user: str | None = None) -> Namespace:
+    """What the command line has of which processes are meant."""
+    return Namespace(words=[*words], gpu=[*gpus], user=user, hosts=())
 
 
 def id_of(pid: int, start_time: float | None = 1000.0) -> ProcessId:

@@ -23,7 +23,7 @@ from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import SshSource
 from gputop.sources.ssh.start import remote_command
 from tests.agent.driving import sleeping
-from tests.builders import frame, id_of, process
+from tests.builders import frame, id_of, process, typed
 from tests.conftest import ME, MachineFactory, needs_root
 from tests.driver import Machine
 from tests.patience import until
@@ -150,7 +150,7 @@ def test_a_user_is_the_one_of_that_machine() -> None:
         Candidate(id_of(pid), "GPU-0", uid=uid) for pid, uid in ((1, 4242), (2, os.getuid()))
     ]
     for words, user in (([], "bob"), (["user:bob"], None)):
-        selection = selection_of(words, [], user, False)
+        selection = selection_of(typed(words, user=user), False)
         assert selection.users == ("bob",)
         [target] = ProcessSelector(here, candidates, {"bob": 4242}).targets(selection)
         assert target.process.pid == 1

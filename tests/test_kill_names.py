@@ -25,7 +25,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.signals import Target
 from gputop.parser import parse
 from tests.agent.driving import Agent
-from tests.builders import GIB, frame, gpu, process
+from tests.builders import GIB, frame, gpu, process, typed
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, forked
 from tests.test_kill import kill
@@ -111,7 +111,7 @@ def targets(frame: Frame, *words: str) -> tuple[Target, ...]:
     """What `gputop kill WORDS` means."""
     line = ["kill", "--yes", "--foreign", *words]
     options = parse(line)
-    selection = selection_of(options.words, options.gpu, options.user, False)
+    selection = selection_of(options, False)
     return meant_by(selection, frame)
 
 
@@ -410,7 +410,7 @@ def names(word: str, pid: int, index: int, command: str) -> bool:
 def choice(frame: Frame, words: list[str], gpus: list[str]) -> set[int] | str:
     """The PIDs that are meant, or why none is."""
     try:
-        selection = selection_of(words, gpus, None, False)
+        selection = selection_of(typed(words, gpus), False)
         return {target.process.pid for target in meant_by(selection, frame)}
     except GputopError as error:
         return str(error)

@@ -25,7 +25,7 @@ from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.protocol.messages import Candidates, Reply
 from gputop.sources.source import Source
 from tests.agent.driving import sleeping
-from tests.builders import frame, gpu, process
+from tests.builders import frame, gpu, process, typed
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
@@ -175,7 +175,7 @@ class UnseenAtFirst(Source):
 def test_who_cannot_be_looked_at_has_not_ended() -> None:
     """A process that was in the frame is hidden for a moment: that is no other process."""
     source, now = UnseenAtFirst(), frame([gpu(0)], [process(42, 0, command="train.py")])
-    condition = ProcessesEnd(selection_of(["train.py"], [], None, False))
+    condition = ProcessesEnd(selection_of(typed(["train.py"]), False))
     assert condition.begin(source, now) is None
     assert condition.check(source, now) is None
     gone = frame([gpu(0)], [])

@@ -65,13 +65,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    elsewhere = "--prometheus" if options.prometheus is not None else "-H" * bool(options.hosts)
+    if options.form == "ssh" and not elsewhere:
+        raise UsageError("--format ssh needs -H: it prints what starts a shell there")
+    if options.form == "export" and elsewhere:
+        raise UsageError(f"--format export is for this shell: with {elsewhere} give --format ssh")
+    request = pick_request(options, bool(elsewhere))
     if options.prometheus is not None:
         return _run_cluster(options, options.prometheus)
-    if options.form == "ssh" and not options.hosts:
-        raise UsageError("--format ssh needs -H: it prints what starts a shell there")
-    if options.form == "export" and options.hosts:
-        raise UsageError("--format export is for this shell: with -H give --format ssh")
-    request = pick_request(options, elsewhere=bool(options.hosts))
     if options.hosts:
         host, picked = _first_that_fits(options, request)
     else:
@@ -194,7 +195,6 @@ def _refusals(refused: dict[HostName, Picked]) -> str:
 def _run_cluster(options: argparse.Namespace, url: str) -> int:
     """Print GPUs of one model on a host that has enough free ones, as a Prometheus server knows,
     and how old that knowledge is. GputopError if no host has enough."""
-    _check_cluster(options)
     pick = _free_host(options, url)
     by_uuid = _by_uuid(options)
     value = ",".join(gpu.uuid or "" if by_uuid else str(gpu.index) for gpu in pick.gpus)
@@ -206,14 +206,6 @@ def _run_cluster(options: argparse.Namespace, url: str) -> int:
         line = json.dumps(facts)
     _write(line)
     return 0
-
-
-def _check_cluster(options: argparse.Namespace) -> None:
-    """Check the options. UsageError for those that need more than Prometheus knows."""
-    if options.form == "export":
-        raise UsageError("--format export is for this shell: with --prometheus give --format ssh")
-    if options.count < 1:
-        raise UsageError(f"-n {options.count} is not a number of GPUs")
 
 
 def _free_host(options: argparse.Namespace, url: str) -> FreeHost:

@@ -119,9 +119,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _check(options)
-    selection = selection_of(options.words, options.gpu, options.user, options.descendants)
-    if selection.names_pids and len(options.hosts) > 1:
-        raise UsageError("a PID belongs to one machine: give one host")
+    selection = selection_of(options, options.descendants)
     with ExitStack() as sources:
         plans, complete = _plans(options, selection, sources)
         if options.dry_run:

@@ -24,7 +24,7 @@ from gputop.model.cuda.inventory import (
     without,
 )
 from gputop.model.cuda.logical_names import LogicalNames
-from gputop.model.cuda.mapping_query import MappingQuery, MappingResult, judge, read_line, result_of
+from gputop.model.cuda.mapping_query import MappingQuery, judge, read_line, result_of
 from gputop.model.cuda.pasted.reading import Pasted
 from gputop.model.cuda.probe import ProbeResult
 from gputop.model.cuda.tf_log import explain, read_tf_log
@@ -145,7 +145,10 @@ def _answer(
     """Return the answer as text, and the exit status; `source` and `frame`: those of a machine that
     can be asked."""
     if log is not None:
-        text, status = _explain_log(options, log.decode("utf-8", "replace"), inventory)
+        tf_log = read_tf_log(log.decode("utf-8", "replace"))
+        advice = explain(tf_log, inventory.devices)
+        text = (log_json if options.json else log_text)(tf_log, inventory.devices, advice)
+        status = 0 if tf_log.sees_gpu else 1
     else:
         if options.pid is not None and source is not None and frame is not None:
             report = _of_pid(options.pid, source, frame)
@@ -191,7 +194,11 @@ def _of_text(
         probed = [ask(driver, Probe(text, order), _PROBE_TIMEOUT).probed[0] for text in values]
         result = result_of(asked, order, inventory, probed)
     advice = (*advice, *judge(result, inventory.usage))
-    asks_for_hidden, answer = bool(result.request_advice), _probe_result(result)
+    answer = result.probe_result
+    if answer is not None and result.contradiction is not None:  # its order is not the expected one
+        words = f"{answer.reason}, against expectation: {result.contradiction.reason}"
+        answer = ProbeResult(True, words)
+    asks_for_hidden = bool(result.request_advice)
     return MappingReport(result.mapping, advice, None, result.unknown, asks_for_hidden, answer)
 
 
@@ -202,24 +209,13 @@ def _status(report: MappingReport, layers: Layers) -> int:
     return 1 if report.mapping.count == 0 or raises or report.asks_for_hidden else 0
 
 
-def _probe_result(result: MappingResult) -> ProbeResult | None:
-    """Return the driver's answer, with a note if its order is not the expected one."""
-    answer, contradiction = result.probe_result, result.contradiction
-    if answer is None or contradiction is None:
-        return answer
-    return ProbeResult(True, f"{answer.reason}, against expectation: {contradiction.reason}")
-
-
-def _is_elsewhere(options: argparse.Namespace) -> bool:
-    return options.inventory is not None or bool(options.hosts)
-
-
 def _variables(
     options: argparse.Namespace,
 ) -> tuple[str | Pasted | None, str | None, tuple[Finding, ...]]:
     """Return the value or line, the order, and advice about the environment they come from."""
+    elsewhere = options.inventory is not None or bool(options.hosts)
     # On another machine our order means nothing; on this one a program would inherit it.
-    ours = not _is_elsewhere(options) or (options.value is None and not options.unset)
+    ours = not elsewhere or (options.value is None and not options.unset)
     order = os.environ.get(ORDER) if ours and options.order is None else options.order
     if options.unset:
         if options.value is not None:
@@ -229,15 +225,8 @@ def _variables(
         environ = Environ(callers_environment())
         advice = environ_advice(environ, in_container=True)
         return environ.variables.get(NAME), order, advice
-    inherited = None if _is_elsewhere(options) else os.environ.get(NAME)
+    inherited = None if elsewhere else os.environ.get(NAME)
     line = read_line(MappingQuery(options.value, order, inherited=inherited))
     if line is None:
         return options.value, order, ()
     return line, line.order if options.order is None else order, ()
-
-
-def _explain_log(options: argparse.Namespace, text: str, inventory: Inventory) -> tuple[str, int]:
-    log = read_tf_log(text)
-    advice = explain(log, inventory.devices)
-    form = log_json if options.json else log_text
-    return form(log, inventory.devices, advice), 0 if log.sees_gpu else 1

@@ -93,7 +93,8 @@ def _viewer(options: argparse.Namespace, door: int, window: Window) -> list[str]
     }  # fmt: skip
     words = [f"{flag}={value}" for flag, value in given.items() if value is not None]
     hosts = [host.requested_name for host in options.hosts]
-    return [sys.executable, _MAIN, "viewer", *words, "--", str(door), *map(str, window), *hosts]
+    size = str(window.width), str(window.height)
+    return [sys.executable, _MAIN, "viewer", *words, "--", str(door), *size, *hosts]
 
 
 def _say_where(listen: Address, secret: bool, path: str, port: int) -> None:

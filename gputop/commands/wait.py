@@ -147,30 +147,23 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
     if not names:
         raise UsageError("nothing to wait for: give PIDs, words of the filter, --user, --free or "
                          "--idle")  # fmt: skip
-    _check_companions(options)
     if options.count is not None:
+        if options.count < 1:
+            raise UsageError(f"--free {options.count} is not a number of GPUs")
         elsewhere = bool(options.hosts)
         request = pick_request(options, elsewhere)
         return lambda: GpusFree(request, options.gpu, elsewhere)
     if options.idle is not None:
+        if options.below == 0:
+            raise UsageError("--below 0: nothing is below that")
         limit = (5.0 if options.below is None else options.below) / 100
         return lambda: GpusIdle(options.idle, limit, options.gpu, options.every)
     if not options.words:
         return lambda: UserLeaves(options.user, options.gpu)
-    selection = selection_of(options.words, options.gpu, options.user, descendants=False)
-    if selection.names_pids and len(options.hosts) > 1:
-        raise UsageError("a PID belongs to one machine: give one host")
+    selection = selection_of(options, descendants=False)
     if selection.pids and (options.gpu or options.user is not None):
         raise UsageError("PIDs cannot be used with --gpu and --user")
     return lambda: ProcessesEnd(selection)
-
-
-def _check_companions(options: argparse.Namespace) -> None:
-    """Refuse numbers that mean nothing. UsageError."""
-    if options.count is not None and options.count < 1:
-        raise UsageError(f"--free {options.count} is not a number of GPUs")
-    if options.idle is not None and not options.below and options.below is not None:
-        raise UsageError("--below 0: nothing is below that")
 
 
 # Watching a machine
@@ -195,53 +188,42 @@ def _watch(
         if sentence := condition.begin(source, frame):
             return sentence
         complain(of_host(host, f"waiting for {condition.pending}"))
-        return _Wait(source, condition, host, over).sentence()
+        return _wait(source, condition, host, over)
 
 
-class _Wait:
-    """A wait that has begun: what breaks now is reported once, and tried again."""
+def _wait(source: Source, condition: Condition, host: HostName | None, over: Event) -> str:
+    """Return a sentence once it has happened: what breaks now is reported once, and tried again.
+    `over` is set when the whole command has ended its wait. GputopError if ssh needs a person."""
+    sentences: list[str] = []
+    error: GputopError = SourceError("the wait is over")
+    is_troubled = False
 
-    def __init__(
-        self, source: Source, condition: Condition, host: HostName | None, over: Event
-    ) -> None:
-        """`over` is set when the whole command has ended its wait."""
-        self._source, self._condition, self._host, self._over = source, condition, host, over
-        self._sentence: str | None = None
-        self._error: GputopError | None = None
-        self._trouble = ""
-
-    def sentence(self) -> str:
-        """Return a sentence once it has happened. GputopError if ssh needs a person."""
-        follow(self._source, self._checks, self._handle)
-        if self._sentence is None:
-            raise self._error or SourceError("the wait is over")
-        return self._sentence
-
-    def _checks(self, source: Source) -> Iterator[Frame]:
+    def checks(source: Source) -> Iterator[Frame]:
         """Yield frames until the condition is true, or the wait is over."""
-        while self._sentence is None and not self._over.is_set():
+        while not sentences and not over.is_set():
             frame = wait_for_frame(source, lambda _: True, math.inf)
-            self._sentence = self._condition.check(source, frame)
+            if sentence := condition.check(source, frame):
+                sentences.append(sentence)
             yield frame
 
-    def _handle(self, news: Frame | GputopError) -> None:
-        if self._over.is_set():
-            return
-        if isinstance(news, GputopError):
-            self._error = news
-            if not isinstance(news, LoginError):  # a LoginError ends the wait
-                self._say(str(news))
-        elif news.problem is not None and self._condition.needs_driver:
-            self._say(str(news.problem))
-        else:
-            self._say("")
-
-    def _say(self, trouble: str) -> None:
+    def handle(news: Frame | GputopError) -> None:
         """Write what is wrong when the trouble begins, and that the wait goes on when it ends."""
-        if bool(trouble) != bool(self._trouble):
+        nonlocal error, is_troubled
+        trouble = ""
+        if isinstance(news, GputopError):
+            error, trouble = news, str(news)
+        elif news.problem is not None and condition.needs_driver:
+            trouble = str(news.problem)
+        is_last = over.is_set() or isinstance(news, LoginError)  # a LoginError ends the wait
+        if not is_last and bool(trouble) != is_troubled:
+            is_troubled = not is_troubled
             words = f"{trouble}; still waiting" if trouble else "it can be read again"
-            complain(of_host(self._host, text.printable(words, _MAX_MESSAGE_CHARS)))
-        self._trouble = trouble
+            complain(of_host(host, text.printable(words, _MAX_MESSAGE_CHARS)))
+
+    follow(source, checks, handle)
+    if not sentences:
+        raise error
+    return sentences[0]
 
 
 # Notifying

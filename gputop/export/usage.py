@@ -18,7 +18,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
 
 from gputop.export.table import aligned
 from gputop.model.machine.text import (
@@ -87,8 +88,12 @@ def _sorted_rows(report: UsageTotals) -> list[tuple[UsageKey, UsageRow]]:
 def usage_table(report: UsageTotals) -> str:
     """Return the table, the notes below it, and a line break at the end."""
     since, until = date_time(report.since)[:-3], date_time(report.until)[:-3]
-    rows = [_cells(key, row) for key, row in _shown_rows(report)]
-    names = _shown_columns(report)
+    # A UUID would make the table too wide, and one host needs no name.
+    is_one_host = len(report.coverages) == 1 and "host" not in report.by.split(",")
+    left_out = {"uuid", *(["host"] if is_one_host else [])}
+    shown = [name not in left_out for name in report.columns]
+    names = list(compress(report.columns, shown))
+    rows = [_cells(compress(key, shown), row) for key, row in _sorted_rows(report)]
     heads = [f"{name.upper()}<" for name in names]
     heads += ["HELD", "WORKED", "IDLE", "UNKNOWN", "PEAK-MEM", "ENERGY"]
     total = _cells(("total", *[""] * (len(names) - 1)), report.total)
@@ -96,24 +101,10 @@ def usage_table(report: UsageTotals) -> str:
     return "\n\n".join([title, aligned(heads, [*rows, total]), "\n".join(notes(report))]) + "\n"
 
 
-def _shown_columns(report: UsageTotals) -> list[str]:
-    """Return the columns of the table: a UUID would make it too wide, one host needs no name."""
-    is_one_host = len(report.coverages) == 1 and "host" not in report.by.split(",")
-    left_out = {"uuid", *(["host"] if is_one_host else [])}
-    return [name for name in report.columns if name not in left_out]
-
-
-def _shown_rows(report: UsageTotals) -> Iterator[tuple[UsageKey, UsageRow]]:
-    shown = _shown_columns(report)
-    for key, row in _sorted_rows(report):
-        cells = dict(zip(report.columns, key, strict=True))
-        yield tuple(NOT_KNOWN if cells[name] is None else cells[name] for name in shown), row
-
-
-def _cells(key: UsageKey, row: UsageRow) -> list[str]:
+def _cells(key: Iterable[str | None], row: UsageRow) -> list[str]:
     hours = (_figure(FIGURES[name](row)) for name in list(FIGURES)[:4])
     return [
-        *(printable(cell or "", _WIDEST) for cell in key),
+        *(printable(NOT_KNOWN if cell is None else cell, _WIDEST) for cell in key),
         *hours,
         size(row.peak_memory),
         _energy(FIGURES["energy_kwh"](row)),

@@ -67,6 +67,8 @@ _CODE = re.compile(r"(`[^`]+`)")
 _EMPHASIS = re.compile(r"\*\*|(?<![\\*])\*(\w[^*]*)\*")
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 _ITEM = re.compile(r"(?:-|\d+\.) ")
+_PART = re.compile(r"```(?s:.*?)^```$|.*\S.*(?:\n.*\S.*)*", re.M)
+"""Fenced code, or the lines up to an empty one."""
 
 
 class Block(NamedTuple):
@@ -89,48 +91,25 @@ def page(topic: str) -> str:
 
 
 def blocks(markdown: str) -> Iterator[Block]:
-    for part in _parts(markdown):
-        first = part[0]
-        if first.startswith("```"):
-            yield Block("code", "\n".join(part[1:-1]))
-        elif first.startswith("#"):
-            yield Block("heading", first)
-        elif first.startswith("|"):
-            rows = [_cells(line) for line in part]
+    for part in _PART.findall(markdown):
+        lines = part.splitlines()
+        if part.startswith("```"):
+            yield Block("code", "\n".join(lines[1:-1]))
+        elif part.startswith("#"):
+            yield Block("heading", lines[0])
+        elif part.startswith("|"):
+            rows = [_cells(line) for line in lines]
             yield Block("table", "", (rows[0], *rows[2:]))
-        elif _ITEM.match(first):
-            yield from (Block("item", item) for item in _items(part))
+        elif _ITEM.match(part):
+            items = re.split(rf"\n(?={_ITEM.pattern})", part)
+            yield from (Block("item", re.sub(r"\n\s*", " ", item)) for item in items)
         else:
-            yield Block("paragraph", " ".join(part))
-
-
-def _parts(markdown: str) -> Iterator[list[str]]:
-    """Yield groups of lines between blank lines; fenced code stays together."""
-    part: list[str] = []
-    for line in markdown.splitlines():
-        fenced = bool(part) and part[0].startswith("```")
-        if fenced or line.strip():
-            part.append(line)
-        if part and (not line.strip() if not fenced else line == "```"):
-            yield part
-            part = []
-    if part:
-        yield part
+            yield Block("paragraph", " ".join(lines))
 
 
 def _cells(line: str) -> tuple[str, ...]:
     cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
     return tuple(cell.strip().replace(r"\|", "|") for cell in cells)
-
-
-def _items(lines: list[str]) -> list[str]:
-    items: list[str] = []
-    for line in lines:
-        if _ITEM.match(line):
-            items.append(line)
-        else:
-            items[-1] += f" {line.strip()}"
-    return items
 
 
 def inline(text: str) -> str:

@@ -89,7 +89,10 @@ def entries(folder: int, uid: int | None = None) -> Iterator[LockEntry]:
     with os.scandir(folder) as files:
         for listed in files:
             match = _NAME.fullmatch(listed.name)
-            about = None if match is None else _about(listed)
+            try:
+                about = None if match is None else listed.stat(follow_symlinks=False)
+            except OSError:  # removed meanwhile
+                continue
             if match is None or about is None or not stat.S_ISREG(about.st_mode):
                 continue
             if 0 < about.st_size <= MOST_BYTES if uid is None else about.st_uid == uid:
@@ -102,13 +105,6 @@ def entries(folder: int, uid: int | None = None) -> Iterator[LockEntry]:
         for _, name, uuid in sorted(of_user)[:MOST_OF_A_USER]:
             if (entry := _entry(folder, name, uuid)) is not None:
                 yield entry
-
-
-def _about(listed: os.DirEntry[str]) -> os.stat_result | None:
-    try:
-        return listed.stat(follow_symlinks=False)
-    except OSError:  # removed meanwhile
-        return None
 
 
 def lock_for_writing(descriptor: int) -> None:
@@ -126,15 +122,11 @@ def _is_locked(descriptor: int) -> bool:
 def _entry(folder: int, name: str, uuid: str) -> LockEntry | None:
     try:
         descriptor = open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, folder)
+        with open(descriptor, "rb", buffering=0) as file:
+            about, is_locked = os.fstat(descriptor), _is_locked(descriptor)
+            return LockEntry(name, uuid, about, is_locked, file.read(MOST_BYTES))
     except OSError:  # also for a half-made one, which only its owner may read
         return None
-    try:
-        about = os.fstat(descriptor)
-        return LockEntry(name, uuid, about, _is_locked(descriptor), os.read(descriptor, MOST_BYTES))
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def _meaning(

@@ -30,7 +30,7 @@ def test_a_window_has_a_size_that_a_screen_can_have(
     else:
         message = page_message(text)
         assert isinstance(message, Resize)
-        assert message.window == Window(*window)
+        assert message.size == Window(*window)
 
 
 def test_a_viewer_that_crashes_leaves_no_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -39,34 +40,26 @@ class ProcessSelection(NamedTuple):
         names = (self.user, *(term.value for term in terms))
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
-    @property
-    def names_pids(self) -> bool:
-        """Whether it names processes by PID, which is valid on one machine only."""
-        return bool(self.pids) or any(term.key == "pid" for terms in self.filter for term in terms)
-
 
 class NobodyFitsError(GputopError):
     """No process on a GPU of that machine fits."""
 
 
-def selection_of(
-    words: Sequence[str], gpus: Sequence[str], user: str | None, descendants: bool
-) -> ProcessSelection:
-    """Read what was typed. UsageError if it names nothing, or may mean more than intended."""
+def selection_of(options: argparse.Namespace, descendants: bool) -> ProcessSelection:
+    """Read what was typed. UsageError if it names nothing, may mean more than intended, or has PIDs
+    for several machines."""
+    words, gpus, user = options.words, options.gpu, options.user
     if not words and not gpus and user is None:
         raise UsageError("which processes? Give PIDs, words of the filter, --gpu or --user")
     for option, values in (("--gpu", gpus), ("--user", [] if user is None else [user])):
         if any(map(is_blank, values)):
             raise UsageError(f"{option} is empty (an unset variable?)")
     pids = pids_of(words)
-    narrowed = bool(gpus) or user is not None
-    return ProcessSelection(
-        pids=pids,
-        filter=[] if pids else filter_of(words, narrowed),
-        gpus=gpus,
-        user=user,
-        descendants=descendants,
-    )
+    alternatives = [] if pids else filter_of(words, narrowed=bool(gpus) or user is not None)
+    by_pid = pids or any(term.key == "pid" for terms in alternatives for term in terms)
+    if by_pid and len(options.hosts) > 1:
+        raise UsageError("a PID belongs to one machine: give one host")
+    return ProcessSelection(pids, alternatives, gpus, user, descendants)
 
 
 class ProcessSelector:
@@ -92,8 +85,8 @@ class ProcessSelector:
             uuids = {gpu.uuid for gpu in gpus_of(self._frame, selection.gpus)}
             matching = [row for row in matching if row.process.gpu_uuid in uuids]
         if selection.user is not None:
-            uid = self._uid(selection.user)
-            matching = [row for row in matching if self._owner(row) == uid]
+            uid = self.uid_of(selection.user)
+            matching = [row for row in matching if self.owner_of(row.process) == uid]
         if selection.pids:
             return self._by_pid(matching, selection)
         if selection.filter:
@@ -116,13 +109,13 @@ class ProcessSelector:
         candidate = self._candidates.get(_key(process))
         return replace(process, idle_for=candidate.idle_for) if candidate else process
 
-    def _owner(self, row: ProcessRow) -> int | None:
+    def owner_of(self, process: Process) -> int | None:
         """Return the user ID: names may not be unique. The agent makes sure that only the process
         of the frame is signalled, even if another one has its PID by now."""
-        candidate = self._candidates.get(_key(row.process))
+        candidate = self._candidates.get(_key(process))
         return None if candidate is None else candidate.uid
 
-    def _uid(self, user: str) -> int:
+    def uid_of(self, user: str) -> int:
         """Return the ID of a user of that machine. SourceError if the agent has not sent it."""
         if user not in self._uids:
             raise SourceError(
@@ -134,8 +127,8 @@ class ProcessSelector:
         """Return the filter's test, but compare users by ID. A user or GPU that is left out must
         exist: otherwise a typing error would leave out nothing."""
         if term.key == "user":
-            uid = self._uid(term.value)
-            return lambda row: _is_of(self._owner(row), uid, term.negated)
+            uid = self.uid_of(term.value)
+            return lambda row: _is_of(self.owner_of(row.process), uid, term.negated)
         if term.key == "gpu":
             shown, indices = printable(term.value, 60), _indices(self._frame, term)
             if len(indices) > 1 or "," in term.value:  # though there be only one of them

@@ -110,21 +110,15 @@ def _by_pid(
 ) -> tuple[list[AwaitedProcess], Sequence[ProcessLiveness]]:
     """Return the processes that have the PIDs now, on a GPU or not, and the agent's answers about
     them. SourceError if that cannot be seen."""
-    unknown_processes = {process.pid: process for process in frame.processes if process.elsewhere}
-    starts = [ProcessId(pid) for pid in selection.pids if pid not in unknown_processes]
-    answers = _liveness(source, starts)
+    elsewhere = {process.pid: process for process in frame.processes if process.elsewhere}
+    answers = _liveness(source, [ProcessId(pid) for pid in selection.pids if pid not in elsewhere])
     for answer in answers:
         if answer.state == "unknown":
             pid = answer.process.pid
             raise SourceError(f"process {pid} cannot be checked: try again as its user")
-    processes = [
-        awaited_process(unknown_processes[pid])
-        for pid in selection.pids
-        if pid in unknown_processes
-    ]
-    return processes + [
-        awaited_process(each) for each in answers if each.state == "running"
-    ], answers
+    unseen = [elsewhere[pid] for pid in selection.pids if pid in elsewhere]
+    running = [answer for answer in answers if answer.state == "running"]
+    return [*map(awaited_process, unseen), *map(awaited_process, running)], answers
 
 
 def _by_filter(
@@ -163,18 +157,14 @@ class UserLeaves:
     def check(self, source: Source, frame: Frame) -> str | None:
         """Return a sentence once the user has left. A process of an unknown owner may be theirs."""
         reply = ask(source, Candidates(users=(self._user,)), TIMEOUT)
-        uid = reply.uids.get(self._user)
-        if uid is None:
-            raise SourceError(
-                "its gputop is too old to find processes by user: install this version there"
-            )
+        selector = ProcessSelector(frame, reply.candidates, reply.uids)
+        uid = selector.uid_of(self._user)
         gpus = _chosen(frame, self._gpus)
         if gpus is None or any(gpu.listed != "all" for gpu in gpus):
             return None
-        owners = {(c.process, c.gpu_uuid): c.uid for c in reply.candidates}
         uuids = {gpu.uuid for gpu in gpus}
         here = [p for p in frame.processes if p.gpu_uuid in uuids and p.type != "G"]
-        if any(owners.get((p.id, p.gpu_uuid), uid) in (uid, None) for p in here):
+        if any(selector.owner_of(process) in (uid, None) for process in here):
             return None
         where = f"not on {indices_of(gpus)}" if self._gpus else "on no GPU"
         return f"{printable(self._user, 60)} is {where} of {host_of(frame)}"

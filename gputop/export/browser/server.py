@@ -219,7 +219,7 @@ async def _listen(connection: web.WebSocketResponse, viewer: Viewer) -> None:
     async for message in connection:
         try:
             content = page_message(message.data) if message.type == WSMsgType.TEXT else None
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if content is None:
             await connection.close(code=WSCloseCode.UNSUPPORTED_DATA)
@@ -232,9 +232,9 @@ async def _listen(connection: web.WebSocketResponse, viewer: Viewer) -> None:
 def _window(query: Mapping[str, str]) -> Window:
     """Return the size that a page asks for; the usual one if it is none."""
     try:
-        return Window(int(query["width"][:10]), int(query["height"][:10])).bounded()
+        return Window(int(query["width"][:10]), int(query["height"][:10]))
     except (KeyError, ValueError):
-        return Window()
+        return Window(80, 24)
 
 
 def _refusal(status: int, reason: str) -> web.Response:

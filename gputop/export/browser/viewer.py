@@ -10,7 +10,7 @@ import asyncio
 import socket
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -30,24 +30,19 @@ _TAKES, _ENDS = 10.0, 5.0
 """Seconds that a viewer has to take what is typed, and to end once its output has."""
 
 
-class Window(NamedTuple):
-    """The size of a page, in cells."""
+class Window(msgspec.Struct):
+    """The size of a page in cells, cut to one that a screen can have."""
 
-    columns: int = 80
-    lines: int = 24
+    width: int
+    height: int
 
-    def bounded(self) -> Window:
-        """Return a size that a screen can have."""
-        return Window(min(max(self.columns, 1), MOST_COLUMNS), min(max(self.lines, 1), MOST_LINES))
+    def __post_init__(self) -> None:
+        self.width = min(max(self.width, 1), MOST_COLUMNS)
+        self.height = min(max(self.height, 1), MOST_LINES)
 
 
 ViewerCommand = Callable[[int, Window], Sequence[str]]
 """Returns the command that starts a viewer, for the descriptor of its door and a window."""
-
-
-class _Size(msgspec.Struct):
-    width: int
-    height: int
 
 
 class Keys(msgspec.Struct, array_like=True, tag="stdin"):
@@ -59,11 +54,7 @@ class Keys(msgspec.Struct, array_like=True, tag="stdin"):
 class Resize(msgspec.Struct, array_like=True, tag="resize"):
     """Another size of the window."""
 
-    size: _Size
-
-    @property
-    def window(self) -> Window:
-        return Window(self.size.width, self.size.height).bounded()
+    size: Window
 
 
 class PagePing(msgspec.Struct, array_like=True, tag="ping"):
@@ -81,20 +72,12 @@ class Blur(msgspec.Struct, array_like=True, tag="blur"):
 
 
 PageMessage = Keys | Resize | PagePing | Focus | Blur
-_decoder = msgspec.json.Decoder(PageMessage)
+page_message: Callable[[str], PageMessage] = msgspec.json.Decoder(PageMessage).decode
+"""Returns what a page says. ValueError, RecursionError if no page of ours says that."""
 
 
 class ViewerError(GputopError):
     """A viewer that cannot be started."""
-
-
-def page_message(text: str) -> PageMessage:
-    """Return what a page says. ValueError if no page of ours says that."""
-    try:
-        message: PageMessage = _decoder.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return message
 
 
 class Viewer:
@@ -137,8 +120,7 @@ class Viewer:
         if isinstance(message, Keys):
             await self._write(b"D", message.text.encode())
         elif isinstance(message, Resize):
-            columns, lines = message.window
-            await self._write_meta(type="resize", width=columns, height=lines)
+            await self._write_meta(type="resize", **msgspec.structs.asdict(message.size))
         elif isinstance(message, Focus | Blur):
             await self._write_meta(type=type(message).__name__.lower())
 

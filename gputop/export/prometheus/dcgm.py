@@ -39,42 +39,34 @@ class DcgmField(NamedTuple):
     name: str
     help: str
     id: str
-    convert: Callable[[Any], float] = float
+    unit: str = ""
+    """Its unit, where that is not gputop's own."""
     kind: str = "gauge"
 
 
-def _mega(hertz: float) -> float:
-    return round(hertz / 1e6)
-
-
-def _percent(ratio: float) -> float:
-    return round(ratio * 100)
-
-
-def _mebibytes(size: int) -> float:
-    return size // MIB
-
-
-def _milli(joules: float) -> float:
-    return round(joules * 1000)
-
-
+_IN_UNIT: dict[str, Callable[[Any], float]] = {
+    "": float,
+    "MHz": lambda hertz: round(hertz / 1e6),
+    "%": lambda ratio: round(ratio * 100),
+    "MiB": lambda size: size // MIB,
+    "mJ": lambda joules: round(joules * 1000),
+}
 _FIELDS = (
-    DcgmField("DEV_SM_CLOCK", "SM clock in MHz", "sm_clock", _mega),
-    DcgmField("DEV_MEM_CLOCK", "Memory clock in MHz", "memory_clock", _mega),
+    DcgmField("DEV_SM_CLOCK", "SM clock in MHz", "sm_clock", "MHz"),
+    DcgmField("DEV_MEM_CLOCK", "Memory clock in MHz", "memory_clock", "MHz"),
     DcgmField("DEV_MEMORY_TEMP", "Memory temperature in C", "thermal.memory"),
     DcgmField("DEV_GPU_TEMP", "GPU temperature in C", "temperature"),
     DcgmField("DEV_POWER_USAGE", "Power in W", "power"),
     DcgmField("DEV_TOTAL_ENERGY_CONSUMPTION", "Energy in mJ since gputop's start",
-              "power_more.energy", _milli, _COUNTER),
+              "power_more.energy", "mJ", _COUNTER),
     DcgmField("DEV_PCIE_REPLAY_COUNTER", "PCIe packets sent again", "pcie.replays", kind=_COUNTER),
-    DcgmField("DEV_GPU_UTIL", "GPU utilization in %", "utilization", _percent),
-    DcgmField("DEV_MEM_COPY_UTIL", "Memory utilization in %", "memory_utilization", _percent),
-    DcgmField("DEV_ENC_UTIL", "Encoder utilization in %", "engines.encoder", _percent),
-    DcgmField("DEV_DEC_UTIL", "Decoder utilization in %", "engines.decoder", _percent),
-    DcgmField("DEV_FB_FREE", "Free memory in MiB", "memory_free", _mebibytes),
-    DcgmField("DEV_FB_USED", "Used memory in MiB", "memory_used", _mebibytes),
-    DcgmField("DEV_FB_RESERVED", "Reserved memory in MiB", "memory_reserved", _mebibytes),
+    DcgmField("DEV_GPU_UTIL", "GPU utilization in %", "utilization", "%"),
+    DcgmField("DEV_MEM_COPY_UTIL", "Memory utilization in %", "memory_utilization", "%"),
+    DcgmField("DEV_ENC_UTIL", "Encoder utilization in %", "engines.encoder", "%"),
+    DcgmField("DEV_DEC_UTIL", "Decoder utilization in %", "engines.decoder", "%"),
+    DcgmField("DEV_FB_FREE", "Free memory in MiB", "memory_free", "MiB"),
+    DcgmField("DEV_FB_USED", "Used memory in MiB", "memory_used", "MiB"),
+    DcgmField("DEV_FB_RESERVED", "Reserved memory in MiB", "memory_reserved", "MiB"),
     DcgmField("DEV_UNCORRECTABLE_REMAPPED_ROWS", "Rows remapped for uncorrectable errors",
               "ecc.remapped_uncorrectable", kind=_COUNTER),
     DcgmField("DEV_CORRECTABLE_REMAPPED_ROWS", "Rows remapped for correctable errors",
@@ -152,7 +144,7 @@ def _add_fields(
 ) -> None:
     for field in _FIELDS:
         value = _read(field, gpu, device)
-        converted = None if value is None else field.convert(value)
+        converted = None if value is None else _IN_UNIT[field.unit](value)
         out.add(f"DCGM_FI_{field.name}", field.help, converted, field.kind, **labels)
     xids = gpu.health and gpu.health.xids
     if xids is not None:
@@ -164,9 +156,4 @@ def _add_fields(
 
 def _read(field: DcgmField, gpu: Gpu, device: MigDevice | None) -> Any:
     metric: Metric[Any] = GPU[field.id]
-    if device is None or field.name not in _OF_INSTANCE:
-        return metric.read(gpu)
-    if field.name != "DEV_FB_FREE":
-        return metric.read(device)
-    total, used = device.memory_total, device.memory_used
-    return None if total is None or used is None else total - used
+    return metric.read(gpu if device is None or field.name not in _OF_INSTANCE else device)

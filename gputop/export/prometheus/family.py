@@ -40,7 +40,9 @@ class Families(Collector):
             return
         self._labels.add(identity)
         if name not in self._families:
-            self._families[name] = _family(name, help_, kind)
+            kind = kind or ("counter" if name.endswith("_total") else "gauge")
+            # prometheus_client appends `_total` to the name of a counter by itself.
+            self._families[name] = Family(name.removesuffix("_total"), help_, kind)
         self._families[name].add_sample(name, words, float(value))
 
     def add_metric(
@@ -53,12 +55,3 @@ class Families(Collector):
     def collect(self) -> Iterator[Family]:
         """See prometheus_client's Collector."""
         return iter(self._families.values())
-
-
-def _family(name: str, help_: str, kind: str) -> Family:
-    rises = not kind and name.endswith("_total")  # prometheus_client appends that by itself
-    return Family(
-        name.removesuffix("_total") if rises else name,
-        help_,
-        kind or ("counter" if rises else "gauge"),
-    )

@@ -15,6 +15,7 @@ from gputop.export.prometheus.family import Families
 from gputop.export.prometheus.gpus import is_read, labels_of
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import short_command
 from gputop.model.metrics.process import NUMBERS_ON_GPU, ProcessRow
@@ -64,10 +65,8 @@ def _grouped(
     processes: Iterable[Process], labels: Callable[[Process], _Labels]
 ) -> dict[_Labels, list[Process]]:
     """Return processes by labels: the groups that hold most memory, and one group of the rest."""
-    groups: dict[_Labels, list[Process]] = {}
-    for process in processes:
-        if key := labels(process):
-            groups.setdefault(key, []).append(process)
+    groups = grouped(processes, labels)
+    groups.pop((), None)
     if len(groups) <= MOST_TOLD_APART:
         return groups
     order = sorted(groups, key=lambda key: (-_held(groups[key]), key))
