@@ -135,6 +135,12 @@ _ASKS = {"verdicts": Signal, "probed": Probe, "detail": Detail, "stack": Stack}
 """What asks for each field of a reply."""
 
 
+def takes_keys(dialog: SignalScreen) -> bool:
+    """Whether there was time to read a dialog, and no key waits to act."""
+    guard = dialog._guard
+    return guard.is_open and not (guard._waiting or guard._released)
+
+
 class Screenful:
     """The app, what it shows, and what can be done to it."""
 
@@ -145,7 +151,7 @@ class Screenful:
         self.table = self.main.query_one(ProcessTable)
         self.gpus = self.main.query_one(GpuPane)
         self.pane = self.main.query_one(MappingPane)
-        self.mapping_state = self.main.mapping.state
+        self.mapping_state = self.main.mapping
         self.result = self.main.query_one(MappingResultView)
         self.hand = Hand(app)
 
@@ -232,7 +238,7 @@ class Screenful:
         """Let a dialog be on the screen for as long as it wants to be, before it takes keys."""
         while (
             isinstance(self.app.screen, SignalScreen)
-            and not self.app.screen.takes_keys
+            and not takes_keys(self.app.screen)
             and not self.app._exit
         ):
             self.hand.wait()

@@ -22,10 +22,10 @@ _mapping = partial(described_key, "Mapping", area="main")
 _screen = partial(described_key, "Screen", area="main")
 _hosts = partial(described_key, "Hosts", area="hosts")
 _step = partial(described_key, "View", area="time")
-_time = partial(described_key, "Time", area="time")
+_time = partial(described_key, "Time", area="time", priority=True)
 _app = partial(described_key, "Screen", area="app")
 
-MAIN_BINDINGS: list[BindingType] = [
+MAIN_BINDINGS: list[Binding] = [
     _view("enter", "process", "Open", "Open the selected row", "Enter"),
     _view("slash,f3,f4,backslash", "filter", "Filter", "Filter: alice, gpu:1, mem>10G", "/"),
     _view("u", "user", "Users", "A row per user; Enter: theirs", "u", area="view"),
@@ -67,7 +67,7 @@ MAIN_BINDINGS: list[BindingType] = [
     _screen("f2,S", "panes", "Panes", "Choose the panes"),
 ]  # fmt: skip
 
-HOSTS_BINDINGS: list[BindingType] = [
+HOSTS_BINDINGS: list[Binding] = [
     _hosts("enter", "open", "Open", "The screen of this host", "Enter"),
     _hosts("slash,f3,f4,backslash", "filter", "Filter", "Word, host:node3, mem>10G", "/"),
     _hosts("slash,f3,f4,backslash", "search", "Filter", "A part of a host's name", "/"),
@@ -85,7 +85,7 @@ HOSTS_BINDINGS: list[BindingType] = [
 ]  # fmt: skip
 """The keys of the screen of many hosts; a fleet or a cluster lacks some."""
 
-TIME_BINDINGS: list[BindingType] = [
+TIME_BINDINGS: list[Binding] = [
     _step("comma", "step(-1)", "Step back", "Sample back or forward", name="back"),
     _step("full_stop", "step(1)", "Step forward", "Sample back or forward", name="on"),
     _step("less_than_sign", "skip(-60)", "Minute back", "Minute back or forward",
@@ -95,24 +95,24 @@ TIME_BINDINGS: list[BindingType] = [
 ]  # fmt: skip
 """The keys that move in time, in the live view."""
 
-APP_BINDINGS: list[BindingType] = [
+APP_BINDINGS: list[Binding] = [
     _app("question_mark,f1,h", "help", "Help", "This page", "?"),
     _app("q,f10", "quit", "Quit", "Quit", "q"),
-    replace(_app("ctrl+c", "interrupt", "Quit", "Quit"), priority=True),
+    _app("ctrl+c", "interrupt", "Quit", "Quit", priority=True),
     _app("p,Z", "pause", "Pause", "Pause the display", "p"),
-    replace(_app("ctrl+z", "suspend_process", "Suspend", "Suspend; fg resumes", name="suspend"),
-            priority=True),
+    _app("ctrl+z", "suspend_process", "Suspend", "Suspend; fg resumes", name="suspend",
+         priority=True),
     _app("plus,equals_sign", "interval(1)", "Slower", "Longer or shorter interval", name="slower"),
     _app("minus", "interval(-1)", "Faster", "Longer or shorter interval", name="faster"),
     _app("r,f5,ctrl+r", "refresh_now", "Refresh", "Refresh now", name="refresh"),
     _app("T", "next_theme", "Theme", "Next colour theme", name="theme"),
-    replace(_app("ctrl+l", "repaint", "Redraw", "Redraw the screen", name="redraw"),
-            priority=True),
+    _app("ctrl+l", "repaint", "Redraw", "Redraw the screen", name="redraw", priority=True),
     *TIME_BINDINGS,
 ]  # fmt: skip
 """The keys of every screen of machines."""
 
-_ABOVE_ALL: list[BindingType] = [
+REPLAY_BINDINGS: list[BindingType] = [
+    *(replace(key, group=Binding.Group("Time")) for key in TIME_BINDINGS),
     _time("t", "ask_time", "To a time", "Go to a time: 03:00, -2h", name="to"),
     _time("space", "run", "Run", "Run, stop"),
     *(
@@ -120,23 +120,14 @@ _ABOVE_ALL: list[BindingType] = [
         for number in range(1, 10)
     ),
 ]
-_TIME = Binding.Group("Time")
-REPLAY_BINDINGS: list[BindingType] = [
-    *(replace(key, group=_TIME) for key in TIME_BINDINGS if isinstance(key, Binding)),
-    *(replace(key, priority=True) for key in _ABOVE_ALL if isinstance(key, Binding)),
-]
 """The keys of a replay. Some have priority over the same keys of other screens."""
 
-_TAKEN = {
-    key for binding in HOSTS_BINDINGS if isinstance(binding, Binding)
-    for key in binding.key.split(",")
-}  # fmt: skip
+_TAKEN = {key for binding in HOSTS_BINDINGS for key in binding.key.split(",")}
 HOST_ONLY: list[BindingType] = [
     replace(binding, action=f"elsewhere('{binding.description}')", show=False, group=None)
     for group in (HOSTS_BINDINGS, MAIN_BINDINGS, TIME_BINDINGS)
     for binding in group
-    if isinstance(binding, Binding)
-    and (group is HOSTS_BINDINGS or _TAKEN.isdisjoint(binding.key.split(",")))
+    if group is HOSTS_BINDINGS or _TAKEN.isdisjoint(binding.key.split(","))
 ]
 """The keys that work on the screen of a host alone: on that of many hosts, or on one that lacks
 them, they say so."""

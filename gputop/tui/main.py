@@ -10,15 +10,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Paste
 
+from gputop.model.conditions.marks import name_of
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.metrics.process import COLUMNS, PROCESS
-from gputop.model.processes.target import signal_targets
+from gputop.model.processes.target import SignalTarget, signal_targets
 from gputop.protocol.messages import Probe, Reply, Signal
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import PanesDialog
-from gputop.tui.dialogs.signal_state import TARGET_GONE
+from gputop.tui.dialogs.signal import SignalScreen
+from gputop.tui.dialogs.signal_state import NOT_NOW, READ_ONLY, TARGET_GONE, SignalDialogState
 from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
@@ -34,13 +36,12 @@ from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.heading import Heading, KeyLine
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
-from gputop.tui.panes.mapping import MappingControl, MappingPane
+from gputop.tui.panes.mapping import MappingKeys, MappingPane
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
-from gputop.tui.panes.mark_control import MarkControl
 from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.signal_control import SignalControl
+from gputop.tui.signal_control import selected_targets
 from gputop.tui.snapshot import Snapshot
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.themes import show_users
@@ -52,12 +53,12 @@ _EDITING = (
 )  # fmt: skip
 
 
-class MainScreen(TableScreen):
+class MainScreen(MappingKeys, TableScreen):
     """The machine at a glance: panes, and controllers for what the keys do to them."""
 
     AUTO_FOCUS = ""
 
-    BINDINGS = MAIN_BINDINGS
+    BINDINGS = [*MAIN_BINDINGS]
     FIRST = 7
     NEEDED = ("signal", "help", "quit", "hosts", "now", "resume")
 
@@ -72,19 +73,12 @@ class MainScreen(TableScreen):
         `return_to_now` leaves the past, and returns whether the past was shown."""
         super().__init__(settings)
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-        state = MappingState(*map(os.environ.get, variables))
-        self.mapping = MappingControl(self, state, self._probe, self.show_mapping)
-        self.marks = MarkControl(self)
+        self.mapping = MappingState(*map(os.environ.get, variables))
         self.panes = PaneLayout(self, settings.panes)
         self.pids = PidSearch(self, lambda: self.processes, self._say_above)
-        self.signals = SignalControl(
-            self, self._send, lambda: self.pids.is_exact, lambda: machine.user or settings.me
-        )
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: Snapshot | None = None
         self._heading: Heading | None = None
-        self._following = True
-        """Whether the mapping pane shows the process under the cursor."""
         self._passing = ""
         """Why a choice was not saved, or why a key does nothing; shown for a while."""
         self.attach(machine)
@@ -93,22 +87,23 @@ class MainScreen(TableScreen):
         """Show this machine instead of the current one."""
         self.machine = machine
         machine.status_changed = self._show_status
-        self.marks.watch(machine.marks, machine.ask_about_marks)
 
     def compose(self) -> ComposeResult:
-        self._heading = heading = Heading(self._note, self.settings.thresholds, id="heading")
+        self._heading = heading = Heading(self.settings.thresholds, id="heading")
+        heading.note = self._note
         is_root = self.settings.me == "root" and not self.settings.readonly
         heading.as_root = is_root and not self.machine.is_remote
         yield heading
         yield GpuPane(self.settings, id="gpus")
         yield ProcessTable(self.settings, id="processes")
         yield HistoryPane(self.settings.thresholds, id="history")
-        yield MappingPane(self.mapping.state, id="mapping")
+        yield MappingPane(self.mapping, id="mapping")
         yield from super().compose()
 
     def on_mount(self) -> None:
         self.gpus.scrolled = self._say_above
-        self.marks.attach()
+        self.gpus.is_marked = lambda line: self.machine.marks.has_gpu(line.gpu, line.device)
+        self.processes.is_marked = lambda row: self.machine.marks.has_process(row.process.pid)
         self.processes.above = self._words_above
         self.processes.arranged = self.arranged
         for table in self.query(Table):
@@ -155,7 +150,7 @@ class MainScreen(TableScreen):
 
     def show_frame(self, snapshot: Snapshot) -> None:
         """Show a frame on every screen, or the same frame again if its names or moment changed."""
-        state, before, frame = self.mapping.state, self._shown, snapshot.frame
+        state, before, frame = self.mapping, self._shown, snapshot.frame
         show_users(process.user for process in frame.processes)
         state.show_frame(frame, snapshot.moment)
         names = LogicalNames(frame, before and before.names, state.probed)
@@ -176,7 +171,7 @@ class MainScreen(TableScreen):
 
     def reset(self) -> None:
         """Forget what the previous agent was asked."""
-        self.mapping.state.reset()
+        self.mapping.reset()
         for page in self.above(ProcessScreen):
             page.reset()
 
@@ -238,8 +233,22 @@ class MainScreen(TableScreen):
             self.save({"processes.sort": metric_id})
 
     def action_mark(self) -> None:
-        if self._shown is not None:
-            self.marks.toggle(self._shown.frame, self._shown.moment)
+        """Mark or unmark the selected GPU, the selected process, or all processes of a group."""
+        if self._shown is None:
+            return
+        frame, marks, gpus, table = self._shown.frame, self.machine.marks, self.gpus, self.processes
+        (gpus if gpus.is_active else table).select_first()
+        line = gpus.current
+        if self._moment != "now":
+            self.post_message(Note("only live processes and GPUs can be marked"))
+        elif gpus.is_active:
+            if line is not None and not marks.toggle_gpu(frame, line.gpu, line.device):
+                self.post_message(Note(f"{name_of(line.gpu, line.device)} is free now"))
+            gpus.repaint_changed()
+        else:
+            marks.toggle_processes(frame, table.listing.keys_of(table.current))
+            self.machine.ask_about_marks()
+            table.repaint_changed()
 
     def action_back(self) -> None:
         """Undo one step: the past, tags, news, the mapping and what was tried in it, the cursor,
@@ -254,10 +263,11 @@ class MainScreen(TableScreen):
             return
         if self.panes.mapping_open:
             self.panes.open_mapping(False)
-            self.mapping.drop()
+            self.mapping.return_to_own()
+            self.show_mapping()
             self.set_focus(table)
-        elif self.mapping.drop():
-            return
+        elif self.mapping.return_to_own():
+            self.show_mapping()
         elif self.focused is not table:
             self.gpus.deselect()
             self.set_focus(table)
@@ -388,7 +398,7 @@ class MainScreen(TableScreen):
         """Open the mapping pane if it is hidden or a single line, and edit the value."""
         if "mapping" not in self.panes.shown:
             self._show_only_panes((*self.panes.shown, "mapping"))
-        self._stop_following()
+        self.mapping.stop_following()
         self.panes.open_mapping(True)
         self.query_one(MappingPane).edit()
 
@@ -396,31 +406,17 @@ class MainScreen(TableScreen):
         """Go from an editor back to the processes; what was typed stays."""
         self.set_focus(self.home)
 
-    def action_order(self) -> None:
-        self._stop_following()
-        self.mapping.next_order()
-
-    def action_unset(self) -> None:
-        self._stop_following()
-        self.mapping.unset()
-
-    def action_verify(self) -> None:
-        self.mapping.verify()
-
-    def action_copy(self) -> None:
-        self.mapping.copy()
-
     def action_whole(self) -> None:
-        self._stop_following()
-        state, thresholds = self.mapping.state, self.settings.thresholds
-        self.app.push_screen(MappingScreen(state, self._probe, self._shown, thresholds))
+        self.mapping.stop_following()
+        state, thresholds = self.mapping, self.settings.thresholds
+        self.app.push_screen(MappingScreen(state, self.ask_driver, self._shown, thresholds))
 
-    def _probe(self, probe: Probe) -> None:
+    def ask_driver(self, probe: Probe) -> None:
         """Ask the CUDA driver; what processes call their GPUs depends on its answer, too."""
         self.machine.request(probe, self._receive_probed)
 
     def _receive_probed(self, reply: Reply) -> None:
-        self.mapping.state.handle(reply)
+        self.mapping.handle(reply)
         if self.is_attached:
             self.show_mapping()
             if self._shown is not None:
@@ -429,21 +425,18 @@ class MainScreen(TableScreen):
     def _cursor_moved(self) -> None:
         """Show the mapping of the process under the cursor until the value is edited."""
         self.pids.stop()
-        self._following = True
+        self.mapping.follows = True
         self._follow()
         self.show_mapping()
 
     def _follow(self) -> None:
         """Show the mapping of the selected process instead of the query's."""
-        row = self.processes.selected if self._following else None
+        row = self.processes.selected if self.mapping.follows else None
         mapping = self._shown.names.mapping(row.process) if row and self._shown else None
-        self.mapping.state.followed = None
+        self.mapping.followed = None
         if row is not None and mapping is not None:
             label = f"PID {row.process.pid} {PROCESS['command'].text(row).split(' ')[0]}:"
-            self.mapping.state.followed = FollowedProcess(row.process.pid, label, mapping)
-
-    def _stop_following(self) -> None:
-        self._following, self.mapping.state.followed = False, None
+            self.mapping.followed = FollowedProcess(row.process.pid, label, mapping)
 
     # Signals.
 
@@ -459,14 +452,27 @@ class MainScreen(TableScreen):
     def action_signal(self) -> None:
         """Open the dialog for the processes that are selected now; later frames change none."""
         if self._shown is not None:
-            self.signals.open_for_selected(self._shown)
+            me = self.machine.user or self.settings.me
+            chosen = selected_targets(self._shown, self.gpus, self.processes, me)
+            self._open_signals(self._shown.frame, *chosen)
 
     @property
     def _moment(self) -> Moment:
         return "now" if self._shown is None else self._shown.moment
 
     def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self.signals.open(frame, signal_targets(frame, keys), TARGET_GONE, self._moment)
+        self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
+
+    def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
+        """Open the dialog for processes, or say in it why there are `none`. It takes no processes
+        of the past: their PIDs may belong to others now."""
+        if self.settings.readonly:
+            self.post_message(Note(READ_ONLY))
+            return
+        obstacle = NOT_NOW.get(self._moment, "" if targets else none)
+        state = SignalDialogState(targets if self._moment == "now" else (), obstacle, frame)
+        state.is_aimed = not self.gpus.is_active and self.pids.is_exact
+        self.app.push_screen(SignalScreen(state, self._send))
 
     def _send(self, request: Signal, receiver: ReplyReceiver) -> None:
         """Send signals; the table takes their verdicts even after their dialog is closed."""
@@ -484,7 +490,7 @@ class MainScreen(TableScreen):
         self._say_above()
 
     def _say_above(self) -> None:
-        self.processes.say_above()
+        self.processes.repaint_changed([0])  # the rule, which says something of the pane above it
         self.show_notes()
 
     def _words_above(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from textual.app import App, SystemCommand
@@ -152,5 +153,5 @@ async def _run(app: App[None], action: str) -> None:
 def binding_ids(*apps: type[App[Any]]) -> set[str]:
     """Return the ids of everything that `[keys]` of the settings can give another key."""
     groups = [app.BINDINGS for app in apps] + [screen.BINDINGS for screen in _SCREENS]
-    bindings = [binding for group in (*groups, APP_BINDINGS) for binding in group]
+    bindings = [*chain.from_iterable(groups), *APP_BINDINGS]
     return {b.id for b in bindings if isinstance(b, Binding) and b.id}

@@ -174,27 +174,17 @@ class UserColours:
         return USER_ROLES[self._of[user]]
 
     def _add(self, users: set[str]) -> None:
-        """Give colours to users, first to those whose own colour is still free."""
-        displaced, taken = [], Counter(self._of.values())
-        for user in sorted(users):
-            own = self._own(user)
-            if taken[own]:
-                displaced.append(user)
-            else:
-                self._of[user] = own
-                taken[own] += 1
-        for user in displaced:
-            colour = self._of[user] = self._next(self._own(user), taken)
+        """Give users colours: first to those whose own is still free, then to each the next that
+        the fewest have. It counts only once, as another machine may report any number of users."""
+        taken = Counter(self._of.values())
+        own = {
+            name: crc32(name.encode("utf-8", "replace")) % USER_COLOURS for name in sorted(users)
+        }
+        firsts = {colour: user for user, colour in reversed(own.items()) if not taken[colour]}
+        for user in sorted(own, key=lambda user: firsts.get(own[user]) != user):
+            order = ((own[user] + step) % USER_COLOURS for step in range(USER_COLOURS))
+            colour = self._of[user] = min(order, key=taken.__getitem__)
             taken[colour] += 1
-
-    def _own(self, user: str) -> int:
-        return crc32(user.encode("utf-8", "replace")) % USER_COLOURS
-
-    def _next(self, own: int, taken: Counter[int]) -> int:
-        """Return the colour that the fewest users have. The caller counts `taken` only once, as
-        another machine may report any number of users."""
-        order = ((own + step) % USER_COLOURS for step in range(USER_COLOURS))
-        return min(order, key=taken.__getitem__)
 
 
 _users = UserColours()

@@ -15,7 +15,7 @@ from textual import events
 from gputop.protocol.messages import Signal
 from gputop.tui.dialogs.signal import SignalScreen
 from tests.agent.driving import python_on_gpu
-from tests.builders_tui import Screenful, frame_of, process_of, shown
+from tests.builders_tui import Screenful, frame_of, process_of, shown, takes_keys
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
@@ -263,7 +263,7 @@ async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> No
         await screen.press("j", "f9")
         assert isinstance(screen.app.screen, SignalScreen)
         slow = asyncio.ensure_future(answer(screen))
-        while "Cancel" not in screen.text or screen.app.screen.takes_keys:
+        while "Cancel" not in screen.text or takes_keys(screen.app.screen):
             await asyncio.sleep(0)
         await type_ahead(screen, "tab", "enter", "tab", "enter")
         await slow
@@ -271,7 +271,7 @@ async def test_an_offer_that_comes_later_takes_no_key_that_was_under_way() -> No
         await screen.press("enter")
         assert orders(screen) == 1
         slow = asyncio.ensure_future(answer(screen, "ignored"))
-        while screen.app.screen.takes_keys:
+        while takes_keys(screen.app.screen):
             await asyncio.sleep(0)
         await type_ahead(screen, "tab", "enter")
         await slow

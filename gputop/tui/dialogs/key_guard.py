@@ -52,11 +52,6 @@ class KeyGuard:
         """Whether keys are taken."""
         return self._since is not None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a key has yet to act."""
-        return bool(self._waiting or self._released)
-
     def close(self) -> None:
         """Start anew, as something else is about to be drawn."""
         self._since = None

@@ -133,11 +133,6 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         """Whether Enter came with another word."""
         self._guard = KeyGuard(self, self._show, self._acts)
 
-    @property
-    def takes_keys(self) -> bool:
-        """Whether keys are taken, as there was time to read the dialog and no key waits to act."""
-        return self._guard.is_open and not self._guard.is_waiting
-
     def is_too_soon(self, event: events.Event) -> bool:
         return self._guard.is_too_soon(event)
 

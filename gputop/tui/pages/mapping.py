@@ -10,7 +10,6 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal
-from textual.screen import Screen
 from textual.widgets import Input
 
 from gputop.errors import UsageError
@@ -28,7 +27,7 @@ from gputop.tui.panes.heading import (
     key_words,
 )
 from gputop.tui.panes.lines import Lines
-from gputop.tui.panes.mapping import Label, MappingControl, MappingResultView
+from gputop.tui.panes.mapping import Label, MappingKeys, MappingResultView
 from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
@@ -67,7 +66,7 @@ _BESIDE = 140
 _key = partial(described_key, "Mapping", area="whole")
 
 
-class MappingScreen(Screen[None]):
+class MappingScreen(MappingKeys):
     """Fields, two tables, and remarks."""
 
     AUTO_FOCUS = "LogicalTable"
@@ -91,14 +90,14 @@ class MappingScreen(Screen[None]):
         thresholds: Thresholds,
     ) -> None:
         super().__init__()
-        self._state, self._shown, self._thresholds = state, shown, thresholds
-        self._mapping = MappingControl(self, state, request, self.show_result)
+        self.mapping, self._request = state, request
+        self._shown, self._thresholds = shown, thresholds
 
     def compose(self) -> ComposeResult:
-        yield Heading(thresholds=self._thresholds, id="whole-heading")
+        yield Heading(self._thresholds, id="whole-heading")
         with Horizontal(classes="field"):
             yield Label(id="whole-name")
-            yield ValueInput(self._state, self.show_result, id="value")
+            yield ValueInput(self.mapping, self.show_mapping, id="value")
         for field in _FIELDS:
             with Horizontal(classes="field"):
                 yield KeyLabel("", field.label, id=f"{field.name}-label")
@@ -107,9 +106,9 @@ class MappingScreen(Screen[None]):
                 yield editor
                 yield Label(id=f"{field.name}-error")
         with Container(id="tables"):
-            yield LogicalTable(self._state, id="logical")
-            yield PhysicalTable(self._state, id="physical")
-        yield MappingResultView(self._state, with_devices=False, id="sentences")
+            yield LogicalTable(self.mapping, id="logical")
+            yield PhysicalTable(self.mapping, id="physical")
+        yield MappingResultView(self.mapping, with_devices=False, id="sentences")
         yield KeyLine(self._words, with_notes=True, id="whole-keys")
 
     @property
@@ -121,32 +120,35 @@ class MappingScreen(Screen[None]):
         self._shown = shown
         if self.is_mounted:
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-            self.show_result()
+            self.show_mapping()
 
     def on_mount(self) -> None:
         self._open_fields(False)
         if self._shown is not None:
             shown = self._shown
             self.query_one(Heading).show_frame(shown.frame, shown.interval)
-        self.call_after_refresh(self.show_result)
+        self.call_after_refresh(self.show_mapping)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.show_result)
+        self.call_after_refresh(self.show_mapping)
 
     def on_descendant_focus(self) -> None:
         is_editing = isinstance(self.focused, Editor)
         self._open_fields(is_editing)
         self.query_one("#whole-keys", KeyLine).show(_EDITING if is_editing else self._words)
-        self.show_result()  # an offer can be accepted now
+        self.show_mapping()  # an offer can be accepted now
 
-    def show_result(self) -> None:
-        query, editor = self._state.query, self.query_one(ValueInput)
+    def ask_driver(self, probe: Probe) -> None:
+        self._request(probe)
+
+    def show_mapping(self) -> None:
+        query, editor = self.mapping.query, self.query_one(ValueInput)
         editor.show_state()
         order = self.query_one("#order", Editor)
         if order.value != harmless(query.order or ""):
             with self.prevent(Input.Changed):
                 order.value = harmless(query.order or "")
-        name = "Shell line" if self._state.result.is_line else "CUDA_VISIBLE_DEVICES"
+        name = "Shell line" if self.mapping.result.is_line else "CUDA_VISIBLE_DEVICES"
         name = "CUDA_VISIBLE_DEVICES is unset" if query.text is None else name
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
         self.query_one(LogicalTable).show_result()
@@ -159,11 +161,11 @@ class MappingScreen(Screen[None]):
         name, text = event.input.id or "", event.value
         if name != "order":
             self._read(name, text)
-        elif text == harmless(self._state.query.order or ""):
+        elif text == harmless(self.mapping.query.order or ""):
             return
         else:
-            self._state.ask(order=text or None)
-        self.show_result()
+            self.mapping.ask(order=text or None)
+        self.show_mapping()
 
     def on_input_submitted(self) -> None:
         self.action_leave()
@@ -191,28 +193,16 @@ class MappingScreen(Screen[None]):
         else:
             self.dismiss(None)
 
-    def action_order(self) -> None:
-        self._mapping.next_order()
-
-    def action_unset(self) -> None:
-        self._mapping.unset()
-
-    def action_verify(self) -> None:
-        self._mapping.verify()
-
-    def action_copy(self) -> None:
-        self._mapping.copy()
-
     def _read(self, name: str, text: str) -> None:
-        fields = {**self._state.fields, name: text.strip()}
+        fields = {**self.mapping.fields, name: text.strip()}
         try:
             layers = _layers(fields)
         except UsageError as error:
             self._show_error(name, _HINTS.get(name, str(error)))
             return
         self._show_error(name, "")
-        self._state.fields = fields
-        self._state.ask(layers=layers)
+        self.mapping.fields = fields
+        self.mapping.ask(layers=layers)
 
     def _show_error(self, name: str, message: str) -> None:
         text = Lines.glyphs.text(printable(message, 200))
@@ -220,7 +210,7 @@ class MappingScreen(Screen[None]):
         self.query_one(f"#{name}-error", Label).show(pieces)
 
     def _typed(self, name: str) -> str:
-        state = self._state
+        state = self.mapping
         return state.query.order or "" if name == "order" else state.fields.get(name, "")
 
     def _arrange(self) -> None:

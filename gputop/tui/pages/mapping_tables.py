@@ -53,7 +53,7 @@ class DeviceTable(Table[NamedDevice]):
     def show_result(self) -> None:
         self._rows = self.devices()
         self.fit()
-        self.show(self._rows, [_key(row.device) for row in self._rows])
+        self.show(self._rows, [row.device.id for row in self._rows])
 
     @property
     def needed(self) -> int:
@@ -140,11 +140,11 @@ class PhysicalTable(DeviceTable):
 
     def devices(self) -> list[NamedDevice]:
         mapping = self._state.mapping
-        logical = {_key(device): k for k, device in enumerate(mapping.visible or ())}
-        why = {_key(hidden.device): hidden.reason for hidden in mapping.hidden}
+        logical = {device.id: k for k, device in enumerate(mapping.visible or ())}
+        why = {hidden.device.id: hidden.reason for hidden in mapping.hidden}
         if mapping.visible is None:
             which = "visible, but its name is not known"
-            why = {_key(device): which for device in mapping.visible_set or ()}
+            why = {device.id: which for device in mapping.visible_set or ()}
         unknown = "is not known" if mapping.visible is None else ""
         rows = []
         for gpu in self._state.inventory.devices:
@@ -152,7 +152,7 @@ class PhysicalTable(DeviceTable):
             if parts[0].instance:
                 rows.append(NamedDevice(gpu, None, "MIG mode: see its MIG devices"))
             for part in parts:
-                key = _key(part)
+                key = part.id
                 rows.append(NamedDevice(part, logical.get(key), why.get(key, unknown)))
         return rows
 
@@ -171,10 +171,6 @@ class PhysicalTable(DeviceTable):
         if named.logical is not None:
             return [(device_name("pytorch", named.logical), "heading")]
         return [(self.glyphs.not_available, "quiet")]
-
-
-def _key(device: CudaDevice) -> tuple[object, ...]:
-    return device.index, device.instance
 
 
 def _device(named: NamedDevice) -> str:

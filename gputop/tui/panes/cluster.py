@@ -145,10 +145,8 @@ class NodeColumns:
         return names(node.users, 0, width, Lines.glyphs)
 
     def _age(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        if node.age is None:
-            return [value(MISSING, Lines.glyphs)]
-        role = "alarm" if node.age >= _LATE else "quiet"
-        return [(duration(node.age), role)]
+        is_late = node.age is not None and node.age >= _LATE
+        return [value(duration(node.age), Lines.glyphs, "alarm" if is_late else "quiet")]
 
     def _level(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         if node.level is None:

@@ -135,11 +135,10 @@ class FleetColumns:
         """Return the columns for these rows on a screen of `width` cells."""
         most = max((len(row.summary.lamps) for row in rows if row.summary), default=0)
         lamps = min(max(_LEAST_LAMPS, most), _MOST_LAMPS)
-        model = min(_MAX_MODEL_WIDTH, max((len(_model(row)) for row in rows), default=0))
-        model = max(len("MODEL"), model)
+        model = min(_MAX_MODEL_WIDTH, _widest(self._model, rows, len("MODEL")))
         free = _widest(self._free, rows, _LEAST_FREE)
         memory, age = _widest(self._memory, rows, 9), _widest(self._age, rows, 4)
-        driver = max([len("DRIVER"), *(len(_driver(row)) for row in rows)])
+        driver = _widest(self._driver, rows, len("DRIVER"))
         columns = [
             Column("gpus", "GPUS", lamps, max(lamps, most), 0, self._lamps, left=True),
             Column("free", "FREE", free, free, 1, self._free),
@@ -187,10 +186,14 @@ class FleetColumns:
         return names(row.summary.users if row.summary else (), 0, width, Lines.glyphs)
 
     def _model(self, row: HostRow, width: int) -> Sequence[Piece]:
-        return [value(Lines.glyphs.text(_model(row)), Lines.glyphs)]
+        """Return the model of a host's GPUs, and how many others there are."""
+        models = row.summary.models if row.summary else ()
+        text = f"{models[0]} +{len(models) - 1}" if len(models) > 1 else "".join(models) or MISSING
+        return [value(Lines.glyphs.text(text), Lines.glyphs)]
 
     def _driver(self, row: HostRow, width: int) -> Sequence[Piece]:
-        return [value(Lines.glyphs.text(_driver(row)), Lines.glyphs, "quiet")]
+        version = row.summary.frame.driver_version if row.summary else None
+        return [value(Lines.glyphs.text(version or MISSING), Lines.glyphs, "quiet")]
 
     def _utilization(self, row: HostRow, width: int) -> Sequence[Piece]:
         share = row.summary.utilization if row.summary else None
@@ -216,8 +219,7 @@ class FleetColumns:
         return [(f"{used:.0f}", role), (f"/{total:.0f}G", "quiet")]
 
     def _age(self, row: HostRow, width: int) -> Sequence[Piece]:
-        text = MISSING if row.link.age is None else duration(row.link.age)
-        return [value(text, Lines.glyphs, "alarm" if row.late else "quiet")]
+        return [value(duration(row.link.age), Lines.glyphs, "alarm" if row.late else "quiet")]
 
     def _round_trip(self, row: HostRow, width: int) -> Sequence[Piece]:
         seconds = row.link.round_trip
@@ -236,17 +238,6 @@ def _widest(
 ) -> int:
     """Return how many cells the longest content of a column takes, at least `least`."""
     return max([least, *(width_of(draw(row, 0)) for row in rows)])
-
-
-def _model(row: HostRow) -> str:
-    """Return the model of a host's GPUs, and how many others there are."""
-    models = row.summary.models if row.summary else ()
-    return f"{models[0]} +{len(models) - 1}" if len(models) > 1 else "".join(models) or MISSING
-
-
-def _driver(row: HostRow) -> str:
-    version = row.summary.frame.driver_version if row.summary else None
-    return version or MISSING
 
 
 class FleetProcesses(ProcessTable):

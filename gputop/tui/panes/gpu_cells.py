@@ -101,13 +101,6 @@ def metered(
     return [*bar(share, room, role, glyphs), (" ", "text"), padding, *number]
 
 
-def load_share(subject: Gpu | MigDevice) -> float | None:
-    """Return a GPU's utilization, or the activity of a MIG device's graphics engine (0 to 1)."""
-    if isinstance(subject, Gpu):
-        return subject.utilization
-    return subject.activity.graphics if subject.activity else None
-
-
 def used_share(device: Gpu | MigDevice) -> float | None:
     """Return the share of the memory that is in use (0 to 1); None if it is not known."""
     if device.memory_used is None or not device.memory_total:

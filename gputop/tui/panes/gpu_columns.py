@@ -9,6 +9,7 @@ from functools import partial
 from rich.cells import cell_len
 
 from gputop.model.health.activity import BY_UTILIZATION
+from gputop.model.health.free import is_free
 from gputop.model.health.throttle import word as throttle_word
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
@@ -19,12 +20,11 @@ from gputop.model.metrics.gpu import GPU
 from gputop.settings import Session
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
-from gputop.tui.panes.columns import Column, Fitted, crop_or_pad, fit, row
+from gputop.tui.panes.columns import Column, Fitted, fit, row
 from gputop.tui.panes.gpu_cells import (
     GpuLine,
     lines_of,
     load_role,
-    load_share,
     metered,
     percent_piece,
     used_share,
@@ -85,29 +85,23 @@ class GpuColumns:
             pieces = self._silent(line)
         else:
             pieces = row(self._columns, line, self._gap, self._glyphs.ellipsis)
-        if line.gpu.state != "answers" or self._occupants.is_free(line):
+        if line.gpu.state != "answers" or is_free(self._frame, line.gpu, line.device):
             pieces = [(text, "quiet" if role in _PLAIN_ROLES else role) for text, role in pieces]
         return pieces
 
     def _silent(self, line: GpuLine) -> list[Piece]:
         """Return the row of a GPU without current values: who is on it, its memory if known, and a
         sentence instead of numbers."""
-        kept = ["index", "name", "who"]
+        kept = ["index", "name", "who", "history"]
         if used_share(line.gpu) is not None:
             kept.append("memory")
-        ends = [*kept, "history"]
-        first = [column for column in self._columns if column[0].id in kept]
-        last = [column for column in self._columns if column[0].id == "history"]
-        widths = [cells for column, cells in self._columns if column.id not in ends]
-        between: Piece = (" " * self._gap, "text")
-        pieces = row(first, line, self._gap, self._glyphs.ellipsis)
-        if widths:
+        fitted = [(column, cells) for column, cells in self._columns if column.id in kept]
+        if widths := [cells for column, cells in self._columns if column.id not in kept]:
             room = sum(widths) + self._gap * (len(widths) - 1)
-            sentence = self._occupants.sentence(line.gpu, room)
-            pieces += [between, *crop_or_pad(sentence, room, self._glyphs.ellipsis, left=True)]
-        if last:
-            pieces += [between, *row(last, line, self._gap, self._glyphs.ellipsis)]
-        return pieces
+            draw = self._gpu_only(self._occupants.sentence)
+            sentence = Column("", "", room, room, 0, draw, left=True)
+            fitted.insert(len(fitted) - (fitted[-1][0].id == "history"), (sentence, room))
+        return row(fitted, line, self._gap, self._glyphs.ellipsis)
 
     # Which columns there are.
 
@@ -127,7 +121,7 @@ class GpuColumns:
         who = 24 if shared and self._width >= _WIDER else 16
         yield Column("index", "GPU", index, index, 0, self._index)
         yield Column("name", "NAME", min(name, 14), name, 6, self._name, left=True)
-        yield Column("who", "WHO", 12, who, 1, self._who, left=True)
+        yield Column("who", "WHO", 12, who, 1, self._occupants.who, left=True)
 
     def _numbers(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
         bars = self._width >= _NARROW
@@ -188,20 +182,19 @@ class GpuColumns:
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is not None:
-            free = self._occupants.is_free(line)
+            free = is_free(self._frame, line.gpu, line.device)
             return [
                 (mig_number(line.gpu.index, *line.device.instance_ids), "good" if free else "quiet")
             ]
-        return [(f"{line.gpu.index}", "good" if self._occupants.is_free(line) else "text")]
+        return [
+            (f"{line.gpu.index}", "good" if is_free(self._frame, line.gpu, line.device) else "text")
+        ]
 
     def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is None:
             return [value(self._glyphs.text(short_name(line.gpu.name)), self._glyphs)]
         branch = self._glyphs.last_branch if line.last else self._glyphs.branch
         return [(branch, "track"), (self._glyphs.text(line.device.profile or "MIG"), "text")]
-
-    def _who(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        return self._occupants.who(line, width)
 
     def _memory(self, line: GpuLine, width: int) -> Sequence[Piece]:
         share, role = used_share(line.subject), "text"
@@ -215,7 +208,7 @@ class GpuColumns:
         return metered(share, role, number, width, _MEMORY, self._glyphs)
 
     def _load(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        share = load_share(line.subject)
+        share = line.subject.utilization
         role = "quiet" if share is None else load_role(share, self._thresholds)
         number = [percent_piece(share, self._glyphs, role)]
         return metered(share, role, number, width, _LOAD, self._glyphs)
@@ -224,7 +217,7 @@ class GpuColumns:
         text, role = gpu_cells.doing_piece(line.subject, self._glyphs)
         # Without GPM a display's few percent look like work.
         is_known = text not in (self._glyphs.pending, self._glyphs.not_available)
-        is_idle = is_known and self._occupants.is_free(line)
+        is_idle = is_known and is_free(self._frame, line.gpu, line.device)
         return [("idle", "quiet") if is_idle else (text, role)]
 
     def _throttled(self, gpu: Gpu, width: int) -> Sequence[Piece]:

@@ -29,15 +29,6 @@ class Occupants:
 
     def __init__(self, frame: Frame, idle_after: float, glyphs: GlyphSet) -> None:
         self._frame, self._idle_after, self._glyphs = frame, idle_after, glyphs
-        self._free: dict[object, bool] = {}
-        divided = any(gpu.mig for gpu in frame.gpus)
-        self._by_instance = summary.by_instance(frame) if divided else {}
-
-    def is_free(self, line: GpuLine) -> bool:
-        """Return whether a GPU or MIG device is free, worked out once for each."""
-        if line.key not in self._free:
-            self._free[line.key] = is_free(self._frame, line.gpu, line.device)
-        return self._free[line.key]
 
     def who(self, line: GpuLine, width: int) -> Sequence[Piece]:
         """Return who is on a GPU or a MIG device, how long it has been idle or silent, and at the
@@ -60,7 +51,7 @@ class Occupants:
             pieces = claim
         elif mark is None or mark[1] != "alarm":
             pieces = [self._nobody(line)]
-            if not self.is_free(line) and width_of([*pieces, *since]) <= room:
+            if not is_free(self._frame, gpu, line.device) and width_of([*pieces, *since]) <= room:
                 pieces += since
         spare = width - width_of(pieces) - width_of([mark] if mark else [])
         if mark is not None and spare >= bool(pieces):
@@ -95,9 +86,7 @@ class Occupants:
     def _reserved(self, line: GpuLine, room: int, others: bool) -> list[list[Piece]]:
         """Return who has reserved the GPU but is not on it, in words from long to short. After
         the names of `others`, who are on it, the name is never cut."""
-        reservation = summary.pending_reservation(self._frame, line.gpu)
-        if line.device is not None:
-            reservation = None if others else line.device.reservation
+        reservation = summary.pending_reservation(self._frame, line.gpu, line.device)
         if reservation is None:
             return []
         user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)
@@ -134,17 +123,11 @@ class Occupants:
         ]
 
     def _names(self, line: GpuLine, room: int) -> list[Piece]:
-        gpu, device = line.gpu, line.device
-        if device is None:
-            users = summary.users(self._frame, gpu)
-            unknown = summary.count_without_user(self._frame, gpu)
-        else:
-            here = self._by_instance.get((gpu.uuid, *device.instance_ids), ())
-            users, unknown = summary.users_of(here), sum(p.user is None for p in here)
+        users, unknown = summary.users_on(self._frame, line.gpu, line.device)
         return names(users, unknown, room, self._glyphs)
 
     def _nobody(self, line: GpuLine) -> Piece:
-        word = vacancy(self._frame, line.gpu, line.device, self.is_free(line))
+        word = vacancy(self._frame, line.gpu, line.device)
         if word is None:
             return self._glyphs.not_available, "quiet"
         return word, _ROLES.get(word, "quiet")

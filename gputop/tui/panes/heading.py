@@ -71,16 +71,9 @@ class Heading(HeadingLine):
     news = ""
     """Shown after the note: what the user has waited for."""
 
-    def __init__(
-        self,
-        note: str = "",
-        thresholds: Thresholds = Thresholds(),  # noqa: B008 - immutable
-        *,
-        id: str | None = None,  # noqa: A002
-    ) -> None:
+    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._thresholds = thresholds
-        self.note = note
         self._frame: Frame | None = None
         self._interval = 1.0
 
@@ -93,9 +86,7 @@ class Heading(HeadingLine):
         frame = self._frame
         right, left = self._when(frame), self.start()
         if frame is None:
-            return spread(
-                [*left, (self.glyphs.text(self.waiting), "quiet")], right, self.size.width
-            )
+            return self.filled([*left, (self.glyphs.text(self.waiting), "quiet")], (), "", right)
         if frame.demo:
             wide = self.size.width >= 110 and frame.host.requested_name is None
             left.append(("DEMO, an invented machine" if wide else "DEMO", "notice"))
@@ -184,13 +175,13 @@ def watch_status(line: Lines) -> None:
 
 def described_key(
     group: str, keys: str, action: str, description: str, tooltip: str, label: str = "",
-    *, area: str, name: str = "",
+    *, area: str, name: str = "", priority: bool = False,
 ) -> Binding:  # fmt: skip
     """Return a binding with its words for help, the palette and, if it has a label, the line of
     keys. Its id is `area.name`; the name of the action is the default of `name`."""
     return Binding(
         keys, action, description, tooltip=tooltip, id=f"{area}.{name or action.partition('(')[0]}",
-        show=bool(label), key_display=label or None, group=Binding.Group(group),
+        show=bool(label), key_display=label or None, group=Binding.Group(group), priority=priority,
     )  # fmt: skip
 
 

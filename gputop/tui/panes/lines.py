@@ -155,7 +155,7 @@ class Lines(KeyBindingsOnly, SpanLines):
 
     def _differs(self, y: int) -> bool:
         """Take in the current content of a line; return whether it has changed."""
-        pieces = self._merged(y)
+        pieces = merged(self.pieces(y))
         if self._painted.get(y) == pieces:
             return False
         self._painted[y] = pieces
@@ -175,16 +175,12 @@ class Lines(KeyBindingsOnly, SpanLines):
     def _content(self, y: int) -> list[Piece]:
         """Return the pieces of a line as they were painted, or will be."""
         if y not in self._painted:
-            self._painted[y] = self._merged(y)
+            self._painted[y] = merged(self.pieces(y))
         return self._painted[y]
-
-    def _merged(self, y: int) -> list[Piece]:
-        """Return a line with neighbours of one role merged: fewer pieces to compare and to send."""
-        return merged(self.pieces(y))
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return pieces with neighbours of one role merged."""
+    """Return pieces, neighbours of one role merged: fewer to compare and to send."""
     runs: list[Piece] = []
     texts: list[str] = []
     before = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -74,11 +74,6 @@ class MappingResultView(Page, can_focus=False):
         self.post_message(ResultShown())
 
     @property
-    def lines(self) -> int:
-        """How many lines the result takes, with the one for a shell."""
-        return len(self.text.lines) + 1
-
-    @property
     def visible_lines(self) -> int:
         """The number of visible rows; if there is more than one line, the last is the shell's."""
         return max(1, self.size.height - 1) if self.size.height else 0
@@ -143,7 +138,7 @@ class MappingPane(Vertical):
     @property
     def lines(self) -> int:
         """How many lines the editor and the result take."""
-        return 1 + self.query_one(MappingResultView).lines
+        return 2 + len(self.query_one(MappingResultView).text.lines)
 
     @property
     def follows(self) -> bool:
@@ -207,51 +202,44 @@ class MappingPane(Vertical):
         return spread([*cut, (" ", "track")], [], width, (Lines.glyphs.rule, "quiet"))
 
 
-class MappingControl:
-    """Changes the query of a mapping, and has a screen `show` the result."""
+class MappingKeys(Screen[None]):
+    """A screen with the keys that change the query of a mapping."""
 
-    def __init__(
-        self,
-        screen: Screen[None],
-        state: MappingState,
-        request: Callable[[Probe], None],
-        show: Callable[[], None],
-    ) -> None:
-        self.state = state
-        self._screen, self._request, self._show = screen, request, show
+    mapping: MappingState
 
-    def next_order(self) -> None:
-        self.state.next_order()
-        self._show()
+    def ask_driver(self, probe: Probe) -> None:
+        """Send a probe to the agent."""
+        raise NotImplementedError
 
-    def unset(self) -> None:
+    def show_mapping(self) -> None:
+        """Show the result as it is now."""
+        raise NotImplementedError
+
+    def action_order(self) -> None:
+        self.mapping.next_order()
+        self.show_mapping()
+
+    def action_unset(self) -> None:
         """Unset CUDA_VISIBLE_DEVICES, which is not the same as emptying it."""
-        self.state.ask(text=None)
-        self._show()
+        self.mapping.ask(text=None)
+        self.show_mapping()
 
-    def verify(self) -> None:
+    def action_verify(self) -> None:
         """Ask the driver what the variables mean."""
-        probe = self.state.probe()
+        probe = self.mapping.probe()
         if isinstance(probe, str):
-            self._say(probe)
+            self._say_below(probe)
         else:
-            self._request(probe)
-            self._show()
+            self.ask_driver(probe)
+            self.show_mapping()
 
-    def copy(self) -> None:
+    def action_copy(self) -> None:
         """Hand the line for the shell to the terminal, which may keep it (OSC 52)."""
-        line = self.state.export
+        line = self.mapping.export
         if line:
-            self._screen.app.copy_to_clipboard(line)
-        self._say(f"copied (OSC 52): {line}" if line else self.state.why_no_export)
+            self.app.copy_to_clipboard(line)
+        self._say_below(f"copied (OSC 52): {line}" if line else self.mapping.why_no_export)
 
-    def _say(self, note: str) -> None:
+    def _say_below(self, note: str) -> None:
         """Say it below the mapping, which stays in sight."""
-        self._screen.post_message(Note(printable(note), among_keys=True))
-
-    def drop(self) -> bool:
-        """Return to the variables that gputop was started with; return whether others were asked
-        about. The editor's arrow keys bring what was typed back."""
-        was_other = self.state.return_to_own()
-        self._show()
-        return was_other
+        self.post_message(Note(printable(note), among_keys=True))

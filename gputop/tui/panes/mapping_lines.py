@@ -128,14 +128,14 @@ def result_lines(
         return
     for hint in state.advice:
         if hint.level == "error":
-            mark = f"{glyphs.warning} error: "
-            yield from _wrapped(_line(glyphs, mark, "alarm", hint.text, "text"), paper)
+            lead = (f"  {glyphs.warning} error: ", "alarm")
+            yield from paper.led(lead, printable(hint.text, 400), indent=4)
     if with_devices:
         for k, device in enumerate(mapping.visible or ()):
             yield _device(state, paper, k, device)
         yield from _wrapped(without_devices(mapping), paper)
-    for remark in _remarks(state, glyphs):
-        yield from _wrapped(_line(glyphs, *remark), paper)
+    for mark, mark_role, text, role in _remarks(state, glyphs):
+        yield from paper.led((f"  {mark}", mark_role), printable(text, 400), role, indent=4)
     if with_devices:
         yield from _hidden(mapping, glyphs)
     if state.followed is None:
@@ -216,10 +216,6 @@ def without_devices(mapping: Mapping) -> StyledLine:
     text = unnamed(mapping)
     role = "notice" if mapping.visible is None else "alarm"
     return [("  ", "text"), (text, role)] if text else []
-
-
-def _line(glyphs: GlyphSet, mark: str, mark_role: str, text: str, role: str) -> StyledLine:
-    return [(f"  {mark}", mark_role), (glyphs.text(printable(text, 400)), role)]
 
 
 def _remarks(state: MappingState, glyphs: GlyphSet) -> Iterator[tuple[str, str, str, str]]:

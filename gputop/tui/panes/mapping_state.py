@@ -92,6 +92,8 @@ class MappingState:
         self.moment: Moment = "now"
         self._advice: tuple[Finding, ...] = ()
         self.followed: FollowedProcess | None = None
+        self.follows = True
+        """Whether the process under the cursor comes before the query."""
         self._frames: deque[Frame] = deque(maxlen=_KEPT_FRAMES)
         self._picks: dict[tuple[int, ...], GpuPick] = {}
         self.probed: tuple[Probed, ...] = ()
@@ -127,9 +129,7 @@ class MappingState:
 
     @property
     def why_no_export(self) -> str:
-        """Why there is no line to export; empty if there is one."""
-        if self.export:
-            return ""
+        """Why there is no line to export, where there is none."""
         if self.followed is None:
             unknown = "no GPU is named" if self.mapping.stopped_at else "no value is known"
             return why_no_line(self.mapping) or f"there is no line to copy: {unknown}"
@@ -178,23 +178,23 @@ class MappingState:
         self._work_out()
 
     def handle(self, reply: Reply) -> None:
-        """Take in the reply to a probe."""
-        asked = self._asked
-        if reply.probed:
-            self._handle_probed(reply.probed)
-        elif reply.error is not None and asked is not None:
-            self._handle_probed([Probed(None, reply.error, asked.value, asked.order)])
-
-    def _handle_probed(self, probed: Sequence[Probed]) -> None:
-        """Keep the driver's answers: they hold as long as the GPUs are the same."""
+        """Keep the driver's answers to a probe: they hold as long as the GPUs are the same."""
+        probed, asked = reply.probed, self._asked
+        if not probed and reply.error is not None and asked is not None:
+            probed = (Probed(None, reply.error, asked.value, asked.order),)
         answers = {(probe.value, probe.order): probe for probe in (*self.probed, *probed)}
         self.probed = tuple(answers.values())[-_MAX_PROBED:]
-        if self._asked and answer_to(probed, self._asked.value, self._asked.order):
+        if asked and answer_to(probed, asked.value, asked.order):
             self._asked = None
         self._work_out()
 
+    def stop_following(self) -> None:
+        """Show the query until the cursor is moved."""
+        self.follows, self.followed = False, None
+
     def ask(self, **changes: object) -> None:
-        """Change parts of the query: `text`, `order`, `layers`."""
+        """Change parts of the query, `text`, `order` or `layers`, and show it."""
+        self.stop_following()
         self.query = msgspec.structs.replace(self.query, **changes)
         self._work_out()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from math import inf
 
@@ -140,34 +141,25 @@ class ProcessColumns:
 
     def _column(self, metric_id: str, width: int) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]
-        draw: Callable[[ViewRow, int], Sequence[Piece]]
-        label = metric.label
+        label, width = metric.label, max(width, len(metric.label))
         if metric_id == "command":
-            least, most, draw = _LEAST_COMMAND, _LEAST_COMMAND, self._command
+            width = _LEAST_COMMAND
             label = "PROCESSES" if self.by_user else label
             label += f" from {self.shift}" if self.shift else ""
-        else:
-            least = most = max(width, len(metric.label))
-            draw = {"user": self._user, "idle_for": self._idle_for}.get(metric_id) or self._plain(
-                metric_id
-            )
-        return Column(metric_id, label, least, most, self._rank(metric_id), draw, metric.left)
+        own = {"command": self._command, "user": self._user, "idle_for": self._idle_for}
+        draw = own.get(metric_id) or partial(self._plain, metric_id)
+        return Column(metric_id, label, width, width, self._rank(metric_id), draw, metric.left)
 
-    def _plain(self, metric_id: str) -> Callable[[ViewRow, int], Sequence[Piece]]:
-        metric, is_of_driver = COLUMNS[metric_id], metric_id in _OF_DRIVER
-
-        def draw(view_row: ViewRow, width: int) -> Sequence[Piece]:
-            text = metric.text(view_row.row)
-            if text == MISSING or (metric_id == "pid" and not view_row.row.process.pid):
-                return [(self._glyphs.not_available, "quiet")]
-            if metric_id == "gpu":
-                return [(text, self._groups.get(view_row.key, "text"))]
-            gpu = view_row.row.gpu if is_of_driver else None
-            is_old = gpu is not None and gpu.state != "answers"
-            is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
-            return [(text, "quiet" if is_why_not or is_old else "text")]
-
-        return draw
+    def _plain(self, metric_id: str, view_row: ViewRow, width: int) -> Sequence[Piece]:
+        text = COLUMNS[metric_id].text(view_row.row)
+        if text == MISSING or (metric_id == "pid" and not view_row.row.process.pid):
+            return [(self._glyphs.not_available, "quiet")]
+        if metric_id == "gpu":
+            return [(text, self._groups.get(view_row.key, "text"))]
+        gpu = view_row.row.gpu if metric_id in _OF_DRIVER else None
+        is_old = gpu is not None and gpu.state != "answers"
+        is_why_not = metric_id == "cuda" and not text.startswith("cuda:")
+        return [(text, "quiet" if is_why_not or is_old else "text")]
 
     def _user(self, view_row: ViewRow, width: int) -> Sequence[Piece]:
         user = view_row.row.process.user

@@ -122,10 +122,6 @@ class ProcessTable(Table[ViewRow]):
             self._choose(index)
         return note
 
-    def say_above(self) -> None:
-        """Redraw the rule, with what there is to say of the pane above it."""
-        self.repaint_changed([0])
-
     @property
     def chosen_columns(self) -> tuple[str, ...]:
         """The ids of the columns that were chosen; empty for the usual ones."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from textual.message import Message
 
-from gputop.tui.terminal.capabilities import Colours, colours
+from gputop.tui.terminal.capabilities import colours
 
 QUERY = "\x1b]11;?\x1b\\"
 """xterm's control sequences: OSC 11 with `?` asks for the background colour."""
@@ -27,7 +27,7 @@ _LIGHT = 0.179
 def can_be_asked(environ: Mapping[str, str]) -> bool:
     """Return whether the query does no harm on this terminal, and the answer changes anything."""
     family = re.split(r"[-.]", environ.get("TERM", "").lower())[0]
-    return family in _ASKED and colours(environ) is not Colours.NONE
+    return family in _ASKED and colours(environ) > 0
 
 
 def is_light_colour(text: str) -> bool:

@@ -3,21 +3,11 @@
 import contextlib
 import os
 from collections.abc import Callable, Mapping, MutableMapping
-from enum import IntEnum
 from pathlib import Path
 
 _STREAMS = ("standard input", "standard output", "standard error")
 # A terminal of these types cannot move its cursor, so there is nothing to draw a screen with.
 _UNFIT_TERMS = frozenset({"dumb", "unknown"})
-
-
-class Colours(IntEnum):
-    """How many colours a terminal shows."""
-
-    NONE = 0
-    ANSI = 16
-    INDEXED = 256
-    TRUE = 1 << 24
 
 
 def unfit_reason(
@@ -56,18 +46,18 @@ def reopened(descriptor: int, mode: int) -> int | None:
     return None
 
 
-def colours(environ: Mapping[str, str]) -> Colours:
-    """Return the colours that will reach the terminal: none under NO_COLOR, otherwise by Rich's
+def colours(environ: Mapping[str, str]) -> int:
+    """Return how many colours will reach the terminal: none under NO_COLOR, otherwise by Rich's
     rules. Like Textual, this takes NO_COLOR as set even if it is empty.
     """
     if "NO_COLOR" in environ:
-        return Colours.NONE
+        return 0
     if environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
-        return Colours.TRUE
+        return 1 << 24
     term = environ.get("TERM", "").strip().lower()
     if not term or term in _UNFIT_TERMS:
-        return Colours.NONE
-    return Colours.INDEXED if term.endswith(("-256color", "-kitty")) else Colours.ANSI
+        return 0
+    return 256 if term.endswith(("-256color", "-kitty")) else 16
 
 
 def drop_inherited_colours(environ: MutableMapping[str, str]) -> None:
@@ -87,7 +77,7 @@ def nearest_theme(name: str, environ: Mapping[str, str]) -> str:
     if name == "auto":
         is_light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
         return "ansi-light" if is_light else "ansi-dark"
-    ansi = name in ("dark", "light") and colours(environ) <= Colours.ANSI
+    ansi = name in ("dark", "light") and colours(environ) <= 16
     return f"ansi-{name}" if ansi else name
 
 
