@@ -38,10 +38,6 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         return _decoder(kind)
 
 
-def _decode(kind: Any, line: bytes) -> Any:
-    return decoder(kind).decode(line)
-
-
 def encode_line(number: int, message: AgentMessage) -> bytes:
     return encode((number, message)) + b"\n"
 
@@ -49,7 +45,7 @@ def encode_line(number: int, message: AgentMessage) -> bytes:
 def decode_line(line: bytes) -> tuple[int, AgentMessage]:
     """Return the number and the message of a line of the agent. SourceError if it is malformed."""
     try:
-        number, message = _decode(tuple[int, AgentMessage], line)
+        number, message = decoder(tuple[int, AgentMessage]).decode(line)
     except UNREADABLE as error:
         raise SourceError(f"the agent sent a line that is not a message: {reason(error)}") from None
     return number, message
@@ -58,7 +54,7 @@ def decode_line(line: bytes) -> tuple[int, AgentMessage]:
 def decode_request(line: bytes) -> Request | None:
     """Return a request; None for a malformed line, after which the agent goes on."""
     try:
-        request: Request = _decode(Request, line)
+        request: Request = decoder(Request).decode(line)
     except UNREADABLE:
         return None
     return request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 import zlib
-from collections.abc import Iterator
 from io import BytesIO
+from itertools import count
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -68,7 +68,7 @@ class ChunkWriter:
         self._host = printable(host, MAX_HOST)
         self._packer = zlib.compressobj(_LEVEL)
         self._splitter = Splitter()
-        self._lines, self._extent = 0, Extent()
+        self._numbers, self._extent = count(), Extent()
         self.count = 0
         """Payloads so far."""
         self.time = 0.0
@@ -81,7 +81,9 @@ class ChunkWriter:
 
     def add(self, frame: Frame) -> bytes | None:
         """Return the payload of another frame; None if that is too large, which ends the chunk."""
-        lines = b"".join(map(self._line, self._messages(frame)))
+        messages: list[AgentMessage] = [] if self.count else [hello(self._host)]
+        messages += self._splitter.split(frame)
+        lines = b"".join(encode_line(next(self._numbers), message) for message in messages)
         self.count += 1
         self.time = frame.time
         extent = Extent.of(lines)
@@ -89,15 +91,6 @@ class ChunkWriter:
         if extent.exceeds(MAX_FRAME):
             return None
         return self._packer.compress(lines) + self._packer.flush(zlib.Z_SYNC_FLUSH)
-
-    def _messages(self, frame: Frame) -> Iterator[AgentMessage]:
-        if self.count == 0:
-            yield hello(self._host)
-        yield from self._splitter.split(frame)
-
-    def _line(self, message: AgentMessage) -> bytes:
-        self._lines += 1
-        return encode_line(self._lines - 1, message)
 
 
 class ChunkReader:

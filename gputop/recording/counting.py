@@ -198,10 +198,7 @@ class RecordedUsage:
     def add_to(self, totals: UsageTotals) -> None:
         """Count all hosts in the span of time of the totals."""
         for host, parts in self._parts.items():
-            totals.begin(host)
-            for count in self._counts(host, _apart(parts), totals):
-                totals.add(host, count)
-            totals.end(host)
+            totals.add(host, self._counts(host, _apart(parts), totals))
         totals.losses = self._losses | totals.losses
 
     def _find(self, path: Path) -> None:

@@ -14,7 +14,6 @@ from itertools import chain, islice
 from math import inf
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,14 +37,6 @@ _MOST_SAMPLES = 1 << 23
 """Of all files together: a year of three machines, a sample every ten seconds."""
 
 
-class _Damage(NamedTuple):
-    """The part of a chunk that cannot be read."""
-
-    position: int
-    """The position of its first payload."""
-    words: str
-
-
 _ChunkKey = tuple[Path, str, int]
 """Which chunk it is: its file, its host, and the number of its first sample."""
 
@@ -62,7 +53,8 @@ class Recording:
         which may all be none."""
         self.path = path
         self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
-        self._damage: dict[_ChunkKey, _Damage] = {}
+        self._damage: dict[_ChunkKey, tuple[int, str]] = {}
+        """The first of its payloads that cannot be read, and what is lost with it, in words."""
         self._is_more_damaged = False
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
@@ -104,7 +96,7 @@ class Recording:
         losses = chain(
             self._unreadable,
             (loss for file in self._files for loss in file.losses),
-            (damage.words for damage in self._damage.values()),
+            (words for _, words in self._damage.values()),
             ["further samples cannot be read"] if self._is_more_damaged else [],
         )
         return tuple(printable(loss, MAX_LOSS_CHARS) for loss in losses)  # others name the files
@@ -149,7 +141,7 @@ class Recording:
         chunk = track.chunk(number)
         key = track.file.path, host, chunk.first
         damage = self._damage.get(key)
-        if damage is not None and chunk.wanted.position >= damage.position:
+        if damage is not None and chunk.wanted.position >= damage[0]:
             return None
         reader = self._reader(key, chunk.wanted.position)
         try:
@@ -157,7 +149,7 @@ class Recording:
         except (SourceError, OSError) as error:
             del self._readers[key]
             if len(self._damage) < _MOST_DAMAGE:
-                self._damage[key] = _damage(host, track, chunk, reader.count, error)
+                self._damage[key] = reader.count, _damage(host, track, chunk, reader.count, error)
             else:
                 self._is_more_damaged = True
             return None
@@ -193,14 +185,12 @@ def _read(reader: ChunkReader, file: DataFile, chunk: Chunk) -> Frame:
     return reader.frame
 
 
-def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> _Damage:
-    """Return that a chunk cannot be read, from the payload at `position` on."""
+def _damage(host: str, track: Track, chunk: Chunk, position: int, error: Exception) -> str:
+    """Say that a chunk cannot be read, from the payload at `position` on."""
     entry = chunk.entries[position] if position < len(chunk.entries) else chunk.wanted
     samples = counted(track.count_rest(chunk.first + position), "sample")
     since = date_time(entry.time)
-    return _Damage(
-        position, f"{samples} of {host} from {since} on cannot be read: {reason_of(error)}"
-    )
+    return f"{samples} of {host} from {since} on cannot be read: {reason_of(error)}"
 
 
 def data_files(path: Path) -> list[Path]:

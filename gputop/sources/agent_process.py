@@ -12,7 +12,7 @@ import sys
 from fcntl import F_SETPIPE_SZ, fcntl
 
 from gputop.errors import DriverError, SourceError
-from gputop.sources.child import LineBuffer, PipedProcess, not_started
+from gputop.sources.child import PipedProcess, not_started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,42 +36,6 @@ _READ = 1 << 20
 """Bytes that a pipe and its reader have room for: the messages of an instant pass at once."""
 
 
-class AgentOutput:
-    """The lines of an agent, at the end of a pipe.
-
-    `line` waits the given seconds (None: for ever) and then raises DriverError. A driver that hangs
-    keeps no agent from answering: a silent agent is stopped, or its machine is.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lines = LineBuffer()
-
-    def line(self, seconds: float | None) -> bytes:
-        """Return the next line, with its end; at the end of the output what is left, then nothing.
-
-        SourceError for a line that is longer than any agent's.
-        """
-        return self._lines.line(lambda: self._read(seconds), MAX_LINE, _TOO_LONG)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def _read(self, seconds: float | None) -> bytes:
-        if seconds is not None:
-            from select import POLLIN, poll  # a screen waits for ever, and starts sooner without
-
-            ready = poll()
-            ready.register(self._descriptor, POLLIN)
-            # In parts: if gputop itself is frozen, with the agent, that uses up only one part.
-            if not any(ready.poll(seconds * 1000 / _PARTS) for _ in range(_PARTS)):
-                raise DriverError(
-                    f"the agent has not answered for {seconds:g} s: it is stopped, or the machine "
-                    "is overloaded; try again"
-                )
-        return os.read(self._descriptor, _READ)
-
-
 become_agent: Callable[[list[str]], int] | None = None
 """Makes a copy of this program what `gputop agent ARGUMENTS` is. `gputop.__main__` sets it if a
 copy is as safe as another start."""
@@ -82,34 +46,52 @@ class AgentProcess(PipedProcess):
     that has one thread: half of its start would be to import what is imported here."""
 
     def __init__(self, *arguments: str) -> None:
-        output, write_end, errors = _streams()
+        self._output, write_end, self._errors = _streams()
         _widen(write_end)
-        self.output = AgentOutput(output)
-        self._errors: int | None = errors
         command = (sys.executable, _MAIN, "agent", *arguments)
         become = become_agent if "--once" in arguments and not _thread._count() else None
         copy = None if become is None else lambda: become([*arguments])
         try:
-            super().__init__(command, os.environ, write_end, errors, copy)
+            super().__init__(command, os.environ, write_end, self._errors, copy)
         except SourceError:
             self.close()
             raise
         finally:
             os.close(write_end)
 
+    def line(self, seconds: float | None) -> bytes:
+        """Return the next line, with its end; at the end of the output what is left, then nothing.
+
+        DriverError if nothing comes for `seconds` (None: it waits for ever). A driver that hangs
+        keeps no agent from answering: a silent one is stopped, or its machine is. SourceError for a
+        line that is longer than any agent's.
+        """
+        return self._line(lambda: self._read(seconds), MAX_LINE, _TOO_LONG)
+
+    def _read(self, seconds: float | None) -> bytes:
+        if seconds is not None:
+            from select import POLLIN, poll  # a screen waits for ever, and starts sooner without
+
+            ready = poll()
+            ready.register(self._output, POLLIN)
+            # In parts: if gputop itself is frozen, with the agent, that uses up only one part.
+            if not any(ready.poll(seconds * 1000 / _PARTS) for _ in range(_PARTS)):
+                raise DriverError(
+                    f"the agent has not answered for {seconds:g} s: it is stopped, or the machine "
+                    "is overloaded; try again"
+                )
+        return os.read(self._output, _READ)
+
     def close(self) -> None:
-        self.output.close()
-        if self._errors is not None:
-            os.close(self._errors)
-            self._errors = None
+        os.close(self._output)
+        os.close(self._errors)
 
     def exit_message(self) -> str:
         """Return how it ended, for an error: exit status and last line of standard error."""
         from gputop.model.machine.text import printable
 
         status = self.wait(1)
-        said = b"" if self._errors is None else os.pread(self._errors, 1 << 20, 0)
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+        lines = os.pread(self._errors, 1 << 20, 0).decode("utf-8", "replace").strip().splitlines()
         words = f": {printable(lines[-1], 200)}" if lines else ""
         return f"the agent ended with status {'unknown' if status is None else status}{words}"
 

@@ -29,33 +29,6 @@ _LOST = 255 << 8
 """The exit status of a child whose own cannot be known, as the kernel writes it."""
 
 
-class LineBuffer:
-    """What has come of an output, taken line by line."""
-
-    def __init__(self) -> None:
-        self._ahead = bytearray()
-
-    def line(self, read: Callable[[], bytes], most: int, too_long: str) -> bytes:
-        """Return the next line, with its end; at the end of the output what is left, then nothing.
-
-        `read` waits for more and returns it, nothing at the end; what it raises loses nothing that
-        has come. SourceError, with the words `too_long`, for a line of more than `most` bytes.
-        """
-        searched = 0
-        while not (size := self._ahead.find(b"\n", searched) + 1):
-            searched = len(self._ahead)
-            if searched > most:
-                raise SourceError(too_long)
-            more = read()
-            self._ahead += more
-            if not more:
-                size = searched
-                break
-        line = bytes(self._ahead[:size])
-        del self._ahead[:size]
-        return line
-
-
 class PipedProcess:
     """A program in a session of its own, since the terminal's signals are for the screen.
 
@@ -78,6 +51,8 @@ class PipedProcess:
             raise not_started(command[0], error) from None
         os.set_blocking(writing, False)
         self._input: int | None = writing
+        self._ahead = bytearray()
+        """What has come of its output, and is not taken yet."""
         self._is_cut = False
         """Whether the last line was written only in part."""
         self._status: int | None = None
@@ -97,6 +72,26 @@ class PipedProcess:
         finally:
             os.close(taken)
         _children.append(self)
+
+    def _line(self, read: Callable[[], bytes], most: int, too_long: str) -> bytes:
+        """Return the next line, with its end; at the end of the output what is left, then nothing.
+
+        `read` waits for more and returns it, nothing at the end; what it raises loses nothing that
+        has come. SourceError, with the words `too_long`, for a line of more than `most` bytes.
+        """
+        searched = 0
+        while not (size := self._ahead.find(b"\n", searched) + 1):
+            searched = len(self._ahead)
+            if searched > most:
+                raise SourceError(too_long)
+            more = read()
+            self._ahead += more
+            if not more:
+                size = searched
+                break
+        line = bytes(self._ahead[:size])
+        del self._ahead[:size]
+        return line
 
     def write(self, line: bytes) -> bool:
         """Write a line to its standard input, without waiting; BrokenPipeError if it is gone.

@@ -33,7 +33,7 @@ class AgentPipe(AgentConnection):
         if self._is_read:
             return
         try:
-            while (line := self._agent.output.line(self._timeout)).endswith(b"\n"):
+            while (line := self._agent.line(self._timeout)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
             raise SourceError(self._agent.exit_message())

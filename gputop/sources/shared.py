@@ -36,7 +36,7 @@ from gputop.protocol.messages import (
     hello,
 )
 from gputop.protocol.split import Splitter
-from gputop.sources.agent_process import INTERVAL, AgentOutput
+from gputop.sources.agent_process import INTERVAL, MAX_LINE
 from gputop.sources.agent_source import AgentConnection, AgentSource
 from gputop.sources.follow import broken_frame, follow
 from gputop.sources.source import Source
@@ -68,13 +68,13 @@ class SharedConnection(AgentConnection):
             raise SourceError(f"gputop serve cannot be reached: {error.strerror}") from None
         finally:
             theirs.close()
-        self._lines = AgentOutput(self._socket.fileno())
+        self._lines = self._socket.makefile("rb", 1 << 16)
 
     def messages(self) -> Iterator[Frame | Reply]:
         if self._is_over:
             return
         with contextlib.suppress(OSError):
-            while (line := self._lines.line(None)).endswith(b"\n"):
+            while (line := self._lines.readline(MAX_LINE)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
         self.free()
@@ -94,6 +94,7 @@ class SharedConnection(AgentConnection):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def free(self) -> None:
+        self._lines.close()
         self._socket.close()
 
 

@@ -15,31 +15,31 @@ from tests.builders import GIB, gpu
 NONE = float("-inf")
 
 
-def drawn(times: list[float], values: list[float], begin: float, width: float, count: int) -> Any:
-    return graph.line(values, graph.dots(times, begin, width, count), len(times))
+def drawn(times: list[float], values: list[float], span: float, cells: int, across: int = 1) -> Any:
+    return graph.line(values, graph.window(times, span, cells, across)[1], len(times))
 
 
 def test_a_dot_shows_what_began_in_it_or_holds_from_before() -> None:
     times, values = [10.0, 11.0, 12.0, 13.0], [1.0, 5.0, 2.0, 3.0]
-    assert drawn(times, values, 9.0, 1.0, 5) == [NONE, 1.0, 5.0, 2.0, 3.0]
-    assert drawn(times, values, 10.0, 2.0, 2) == [5.0, 3.0]  # the greater of two
-    assert drawn(times, values, 10.0, 0.5, 8) == [1.0, 1.0, 5.0, 5.0, 2.0, 2.0, 3.0, 3.0]
+    assert drawn(times, values, 5.0, 5) == [NONE, 1.0, 5.0, 2.0, 3.0]
+    assert drawn(times, values, 4.0, 2) == [5.0, 3.0]  # the greater of two
+    assert drawn(times, values, 4.0, 4, 2) == [1.0, 1.0, 5.0, 5.0, 2.0, 2.0, 3.0, 3.0]
 
 
 def test_a_gap_is_a_gap_and_hides_no_value() -> None:
     times, values = [10.0, 11.0, 12.0, 13.0], [1.0, NONE, NONE, 3.0]
-    assert drawn(times, values, 10.0, 1.0, 4) == [1.0, NONE, NONE, 3.0]
-    assert drawn(times, values, 10.0, 2.0, 2) == [1.0, 3.0]
+    assert drawn(times, values, 4.0, 4) == [1.0, NONE, NONE, 3.0]
+    assert drawn(times, values, 4.0, 2) == [1.0, 3.0]
 
 
 def test_what_began_later_is_of_the_newest_times() -> None:
-    assert drawn([10.0, 11.0, 12.0], [7.0], 10.0, 1.0, 3) == [NONE, NONE, 7.0]
-    assert drawn([10.0, 11.0, 12.0], [7.0], 10.0, 3.0, 1) == [7.0]
+    assert drawn([10.0, 11.0, 12.0], [7.0], 3.0, 3) == [NONE, NONE, 7.0]
+    assert drawn([12.0, 13.0, 14.0], [7.0], 3.0, 1) == [7.0]
 
 
 def test_the_picture_moves_by_whole_cells() -> None:
     """A value stays in its dot while time goes on within a cell, and then goes one cell left."""
-    begins = [graph.begin_of(1000.0 + n / 4, 60.0, 40) for n in range(24)]
+    begins = [graph.window([1000.0 + n / 4], 60.0, 40)[0] for n in range(24)]
     steps = [b - a for a, b in pairwise(begins)]
     assert set(steps) == {0.0, 1.5}
     assert all(begin + 60.0 - 1.5 <= 1000.0 + n / 4 < begin + 60.0

@@ -45,6 +45,7 @@ SIZES = machine(divided(0, part(1, gigabytes=10), part(2), part(3, gigabytes=40)
         ({"min_free": 15 * GIB}, ["0:3"]),
         ({"exclude": ("0:3",)}, ["0:2"]),
         ({"exclude": ("MIG-3-0", "0:2")}, ["0:1"]),
+        ({"exclude": ("mig-3", "MIG-2")}, ["0:1"]),
         ({"exclude": ("0",)}, []),
         ({"min_free": 41 * GIB}, []),
         ({"count": 2}, ["0:2", "0:3"]),

@@ -8,7 +8,6 @@ import pytest
 
 from gputop.model.machine.gpu import Listing
 from gputop.model.machine.summary import (
-    by_instance,
     count_of_users,
     count_without_user,
     draws_only,
@@ -64,10 +63,12 @@ def test_draws_only() -> None:
 def test_processes_by_mig_device() -> None:
     parts = [process(1, gpu_instance=2, compute_instance=0), process(2, gpu_instance=2),
              process(3, gpu_instance=2, compute_instance=0, on=1), process(4)]  # fmt: skip
-    found = by_instance(frame([gpu(), gpu(1)], parts))
+    found = frame([gpu(), gpu(1)], parts).by_instance
     assert {place: [process.pid for process in here] for place, here in found.items()} == {
         ("GPU-0", 2, 0): [1],
+        ("GPU-0", 2, None): [2],
         ("GPU-1", 2, 0): [3],
+        ("GPU-0", None, None): [4],
     }
 
 

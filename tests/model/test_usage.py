@@ -108,9 +108,7 @@ def usage(by: str, **frames: Iterable[Frame]) -> UsageTotals:
     """The rows of hosts; without any, of the day."""
     totals = UsageTotals(by, 0.0, DAY)
     for host, each in (frames or {"node": _day()}).items():
-        totals.begin(host)
-        totals.add(host, count_frames(each))
-        totals.end(host)
+        totals.add(host, [count_frames(each)])
     return totals
 
 
@@ -234,8 +232,7 @@ def test_names_without_end_are_one_row() -> None:
     hosts = UsageTotals("user,host", 0.0, DAY)
     one = count_frames(frames(user="user{}"))
     for number in range(MAX_ROWS // (2 * MAX_KEYS) + 1):
-        hosts.begin(f"node{number}")
-        hosts.add(f"node{number}", one)
+        hosts.add(f"node{number}", [one])
     assert len(hosts.rows) == MAX_ROWS + 1
     assert hosts.total.held == 11 * 30
 
@@ -277,9 +274,8 @@ def test_hosts_add_up_and_their_counters_are_not_mixed() -> None:
 
 def _coverage(*times: float, interval: float | None = 10.0, until: float = 100.0) -> Coverage:
     totals = UsageTotals("host", 0.0, until)
-    totals.begin("node")
-    totals.add("node", count_frames(replace(frame(time=time), interval=interval) for time in times))
-    totals.end("node")
+    frames = (replace(frame(time=time), interval=interval) for time in times)
+    totals.add("node", [count_frames(frames)])
     return totals.coverages["node"]
 
 

@@ -28,7 +28,6 @@ from gputop.protocol.codec import encode_line
 from gputop.protocol.harmless import MAX_NUMBER, MAX_TEXT, harmless, is_harmless
 from gputop.protocol.messages import Reply
 from gputop.protocol.split import Splitter
-from gputop.sources.agent_process import AgentOutput
 from gputop.sources.demo.source import demo_frame
 from tests.protocol.streams import FRAME, GPU, HELLO, TRAIN, lines_of, read, stream
 from tests.protocol.test_stream import _leaves, error_of
@@ -84,12 +83,10 @@ def through_a_pipe(lines: list[bytes]) -> Iterator[bytes]:
 
     writer = threading.Thread(target=write)
     writer.start()
-    output = AgentOutput(reading)
     try:
-        while line := output.line(10):
-            yield line
+        with open(reading, "rb") as pipe:
+            yield from pipe
     finally:
-        output.close()
         writer.join()
 
 

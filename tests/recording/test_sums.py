@@ -130,9 +130,7 @@ def read(path: Path, by: str, since: float, until: float) -> UsageTotals:
     """The same, from all samples in one go."""
     totals, recording = UsageTotals(by, since, until), Recording(path)
     for host in recording.hosts:
-        totals.begin(host)
-        totals.add(host, count_frames(recording.frames(host, since, until)))
-        totals.end(host)
+        totals.add(host, [count_frames(recording.frames(host, since, until))])
     totals.losses = dict.fromkeys(recording.losses)
     return totals
 

@@ -25,7 +25,7 @@ from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.finding import Finding, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.probed import Probed
-from gputop.model.machine.summary import by_instance, users_of
+from gputop.model.machine.summary import users_of
 
 OF_USAGE = ("gpu-full", "gpu-in-use")
 """Codes of the advice that repeats what a device's own line shows."""
@@ -169,7 +169,7 @@ def who_is_on(frame: Frame, inventory: Inventory, device: CudaDevice) -> Sequenc
     instance = device.instance
     if instance is None:
         return inventory.usage_of(device).users
-    return users_of(by_instance(frame).get((device.uuid, instance.gi, instance.ci), ()))
+    return users_of(frame.by_instance.get((device.uuid, instance.gi, instance.ci), ()))
 
 
 def suggest(

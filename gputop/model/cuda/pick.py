@@ -116,18 +116,7 @@ class Pickable(msgspec.Struct, frozen=True):
 
     def free_memory(self, frame: Frame) -> int | None:
         """Return the bytes that a job could have; None if not known."""
-        if self.device is None:
-            return free_memory(frame, self.gpu)
-        total, used = self.device.memory_total, self.device.memory_used
-        return None if total is None or used is None else total - used
-
-    @property
-    def load(self) -> float | None:
-        """Its utilization; that of a MIG device as far as GPM tells it."""
-        if self.device is None:
-            return self.gpu.utilization
-        activity = self.device.activity
-        return None if activity is None else activity.graphics
+        return self.device.memory_free if self.device else free_memory(frame, self.gpu)
 
 
 def parts_of(gpus: Sequence[Gpu]) -> list[Pickable]:
@@ -325,14 +314,20 @@ def _out_of_sight(
 def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[Pickable]) -> dict[str, str]:
     excluded: dict[str, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
-    names = {name for part in parts_of(frame.gpus) for name in (part.number, part.uuid)}
     for word in exclude:
         gpus = [gpu.index for gpu in gpus_named(frame.gpus, word)]
-        if not gpus and not unnamed and word not in names:
+        if not (gpus or unnamed or any(_is_named(part, word) for part in parts_of(frame.gpus))):
             raise UsageError(f"--exclude {shown(word)} names no GPU here: nvidia-smi -L lists them")
-        named = (p.number for p in parts if p.gpu.index in gpus or word in (p.number, p.uuid))
+        named = (p.number for p in parts if p.gpu.index in gpus or _is_named(p, word))
         excluded |= dict.fromkeys(named, "it is excluded")
     return excluded
+
+
+def _is_named(part: Pickable, word: str) -> bool:
+    """Return whether a word is its number, or a beginning of a MIG device's UUID."""
+    begins = part.device is not None and not "mig-".startswith(word.casefold())
+    uuid = (part.uuid or "").casefold()
+    return word == part.number or (begins and uuid.startswith(word.casefold()))
 
 
 def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
@@ -340,7 +335,7 @@ def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
     a MIG device: GPM needs two samples."""
     key = part.gpu.key, part.uuid
     parts = (each for frame in frames for each in parts_of(frame.gpus))
-    loads = [each.load for each in parts if (each.gpu.key, each.uuid) == key]
+    loads = [(p.device or p.gpu).utilization for p in parts if (p.gpu.key, p.uuid) == key]
     values = [load for load in loads if load is not None]
     is_known = part.device is not None or len(values) == len(loads)
     return max(values) if values and is_known else None
@@ -391,7 +386,7 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
 def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) -> _RankedPart:
     occupied = bool(processes_on(frame, part.gpu, part.device))
     busy = 11 if peak is None else math.floor(peak * 10)
-    free = (part.gpu.memory_free if part.device is None else part.free_memory(frame)) or 0
+    free = (part.device or part.gpu).memory_free or 0
     bus = normalize_bus_id(part.gpu.pci_bus_id) or _FAR
     quality = (occupied, bool(part.gpu.display_active), busy)
     return _RankedPart(part, quality, free // GIB, (bus, part.gpu.index, number))

@@ -102,13 +102,11 @@ def is_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
 
 def not_free(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> Objection | None:
     """Return the first reason why a GPU or a MIG device of it is not free; None if it is free."""
-    if device is None:
-        return frame.cached(_first, gpu)
+    return frame.cached(_first, gpu, device)
+
+
+def _first(frame: Frame, gpu: Gpu, device: MigDevice | None) -> Objection | None:
     return next(objections(frame, gpu, device), None)
-
-
-def _first(frame: Frame, gpu: Gpu) -> Objection | None:
-    return next(objections(frame, gpu), None)
 
 
 def is_doubtful(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
@@ -298,10 +296,8 @@ def _memory(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
 
 def _work(gpu: Gpu, device: MigDevice | None) -> Iterator[Objection]:
     """Yield what speaks against it by its load; of a MIG device only GPM's activity is known."""
-    utilization = gpu.utilization
-    if device is not None:
-        utilization = None if device.activity is None else device.activity.graphics
-    elif utilization is None:
+    utilization = (device or gpu).utilization
+    if device is None and utilization is None:
         yield _objection("work", "load unknown", "its utilization is not known", "warning")
     if utilization is not None and utilization > AT_WORK:
         text = f"{utilization * 100:.3g} % busy, more than {AT_WORK * 100:g} %"

@@ -8,16 +8,13 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import (
-    by_instance,
-    count_without_user,
     draws_only,
     job_words,
     pending_job,
     pending_reservation,
     reserved_words,
     tells_users,
-    users,
-    users_of,
+    users_on,
 )
 from gputop.model.machine.text import MISSING
 
@@ -25,32 +22,23 @@ from gputop.model.machine.text import MISSING
 def who(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> str:
     """Return the users of a GPU or MIG device, most memory first, and who has reserved
     or holds it; or `free`, or why neither can be said."""
-    people, unnamed = users(frame, gpu), count_without_user(frame, gpu)
-    if device is not None:
-        here = by_instance(frame).get((gpu.uuid, *device.instance_ids), ())
-        people, unnamed = users_of(here), sum(process.user is None for process in here)
+    people, unnamed = users_on(frame, gpu, device)
     words = [" ".join([*people, *([f"{unnamed} not in /proc"] if unnamed else [])])]
-    reservation = pending_reservation(frame, gpu)
-    if device is not None:
-        reservation = None if people else device.reservation
+    reservation = pending_reservation(frame, gpu, device)
     if reservation is not None:
         words.append(reserved_words(reservation, frame.time))
     if device is None and (job := pending_job(frame, gpu)) is not None:
         words.append(job_words(job))
-    return (
-        " ".join(filter(None, words))
-        or vacancy(frame, gpu, device, is_free(frame, gpu, device))
-        or MISSING
-    )
+    return " ".join(filter(None, words)) or vacancy(frame, gpu, device) or MISSING
 
 
-def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None, free: bool) -> str | None:
+def vacancy(frame: Frame, gpu: Gpu, device: MigDevice | None) -> str | None:
     """Return what a GPU or MIG device without users is: `free`, or another word; None: unknown."""
     if gpu.state == "asleep":
         return "asleep"
     if gpu.listed == "ours":
         return "none seen" if device is None else None
-    if free:
+    if is_free(frame, gpu, device):
         return "free"
     if gpu.listed == "none" and not tells_users(frame, gpu):
         return "not listed" if device is None else None

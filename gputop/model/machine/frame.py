@@ -17,8 +17,9 @@ import msgspec
 
 from gputop.model.machine.environment import AgentSurroundings, CudaContext
 from gputop.model.machine.finding import Finding, Level
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.gpu_report import GpuReport
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.sections import (
@@ -247,23 +248,24 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def compute_processes(self) -> dict[str | None, list[Process]]:
         """The processes that compute, by the UUID of their GPU."""
-        by_gpu: dict[str | None, list[Process]] = {}
-        for process in self.processes:
-            if process.type != "G":
-                by_gpu.setdefault(process.gpu_uuid, []).append(process)
-        return by_gpu
+        return grouped((p for p in self.processes if p.type != "G"), attrgetter("gpu_uuid"))
 
-    def cached(self, compute: Callable[["Frame", Gpu], T], gpu: Gpu) -> T:
-        """Return `compute(self, gpu)`, which is called once for each GPU of the frame: several
-        panes and pages need it."""
-        key = (compute, id(gpu))  # the id stays unique: the GPU is kept, too
-        computed: tuple[Gpu, T] | None = self._computed.get(key)
+    @cached_property
+    def by_instance(self) -> dict[tuple[str | None, int | None, int | None], list[Process]]:
+        """The processes by the UUID of their GPU, their GPU instance and compute instance."""
+        return grouped(self.processes, attrgetter("gpu_uuid", "gpu_instance", "compute_instance"))
+
+    def cached(self, compute: Callable[..., T], gpu: Gpu, *device: MigDevice | None) -> T:
+        """Return `compute(self, gpu, *device)`, which is called once for each GPU or MIG device of
+        the frame: several panes and pages need it."""
+        key = (compute, id(gpu), *map(id, device))  # these stay unique: what has them is kept, too
+        computed: tuple[object, T] | None = self._computed.get(key)
         if computed is None:
-            computed = self._computed[key] = gpu, compute(self, gpu)
+            computed = self._computed[key] = (gpu, device), compute(self, gpu, *device)
         return computed[1]
 
     @cached_property
-    def _computed(self) -> dict[object, tuple[Gpu, Any]]:
+    def _computed(self) -> dict[object, tuple[object, Any]]:
         """What `cached` has returned."""
         return {}
 

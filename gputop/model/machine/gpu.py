@@ -118,6 +118,17 @@ class MigDevice(msgspec.Struct, frozen=True, kw_only=True):
     def instance_ids(self) -> tuple[int, int]:
         return self.gi, self.ci
 
+    @property
+    def memory_free(self) -> int | None:
+        """What is left of its memory."""
+        total, used = self.memory_total, self.memory_used
+        return None if total is None or used is None else total - used
+
+    @property
+    def utilization(self) -> float | None:
+        """That of its graphics engine, as far as GPM tells it."""
+        return None if self.activity is None else self.activity.graphics
+
 
 def mig_number(index: int, gi: int, ci: int | None) -> str:
     """Return the number of a MIG device: `0:2` for GPU instance 2 of GPU 0, and `0:2/1` for its

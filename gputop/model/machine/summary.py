@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, Reservation, SlurmJob
+from gputop.model.machine.gpu import Gpu, MigDevice, Reservation, SlurmJob
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import counted, duration, printable
 
@@ -42,10 +42,22 @@ def users_of(processes: Iterable[Process]) -> list[str]:
     return sorted(held, key=lambda user: (-held[user], user)) if len(held) > 1 else list(held)
 
 
-def pending_reservation(frame: Frame, gpu: Gpu) -> Reservation | None:
-    """Return the reservation of a user who is not on the GPU yet, or no longer; otherwise None."""
-    reservation = gpu.reservation
-    there = reservation is not None and reservation.user in users(frame, gpu)
+def users_on(frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> tuple[list[str], int]:
+    """Return the users of a GPU or a MIG device, most memory first, and how many of the compute
+    processes there have no known user."""
+    if device is None:
+        return users(frame, gpu), count_without_user(frame, gpu)
+    here = frame.by_instance.get((gpu.uuid, *device.instance_ids), ())
+    return users_of(here), sum(process.user is None for process in here)
+
+
+def pending_reservation(
+    frame: Frame, gpu: Gpu, device: MigDevice | None = None
+) -> Reservation | None:
+    """Return the reservation of a user who is not on the GPU or MIG device yet, or no longer;
+    otherwise None."""
+    reservation = (device or gpu).reservation
+    there = reservation is not None and reservation.user in users_on(frame, gpu, device)[0]
     return None if there else reservation
 
 
@@ -116,16 +128,6 @@ def free_memory(frame: Frame, gpu: Gpu) -> int | None:
     if gpu.memory_total is None or None in held or gpu.listed != "all":
         return None
     return max(0, gpu.memory_total - sum(filter(None, held)))
-
-
-def by_instance(frame: Frame) -> dict[tuple[str | None, int, int], list[Process]]:
-    """Return the processes on MIG devices by the GPU's UUID, GPU instance and compute instance."""
-    processes: dict[tuple[str | None, int, int], list[Process]] = {}
-    for process in frame.processes:
-        if process.gpu_instance is not None and process.compute_instance is not None:
-            instance = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
-            processes.setdefault(instance, []).append(process)
-    return processes
 
 
 def draws_only(frame: Frame, gpu: Gpu) -> bool:

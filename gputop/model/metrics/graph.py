@@ -42,29 +42,19 @@ def fitting(times: Sequence[float], longest: float = SPANS[-1]) -> float:
     return min(next((span for span in SPANS if span >= past), longest), longest)
 
 
-def begin_of(last: float, span: float, cells: int) -> float:
-    """Return the time at which a graph begins that has `last` in its last cell: a multiple of a
-    cell's seconds, so that the drawing moves by whole cells."""
-    cell = span / cells
-    return (floor(last / cell) + 1 - cells) * cell
-
-
 def window(
     times: Sequence[float], span: float, cells: int, across: int = 1
 ) -> tuple[float, list[tuple[int, int]]]:
-    """Return when a graph of `span` seconds begins, and the slots that each of its dots shows:
-    `across` dots in a cell."""
-    begin, count = begin_of(times[-1], span, cells), cells * across
-    return begin, dots(times, begin, span / count, count)
+    """Return when a graph of `span` seconds begins, and the slots that each of its dots shows, from
+    and to: `across` dots in a cell.
 
-
-def dots(times: Sequence[float], begin: float, width: float, count: int) -> list[tuple[int, int]]:
-    """Return the slots that each of `count` dots of `width` seconds shows: from, to.
-
-    These begin within the dot; if none does, it shows the slot before, which lasts until the next.
+    It begins at a multiple of a cell's seconds, so that the drawing moves by whole cells. A dot
+    shows the slots that begin within it; if none does, the slot before, which lasts until the next.
     """
-    edges = [bisect_left(times, begin + width * n) for n in range(count + 1)]
-    return [(a, z) if a < z else (a - 1, a) for a, z in pairwise(edges)]
+    cell, count = span / cells, cells * across
+    begin = (floor(times[-1] / cell) + 1 - cells) * cell
+    edges = [bisect_left(times, begin + span / count * n) for n in range(count + 1)]
+    return begin, [(a, z) if a < z else (a - 1, a) for a, z in pairwise(edges)]
 
 
 def line(values: Sequence[float], slots: Iterable[tuple[int, int]], count: int) -> list[float]:

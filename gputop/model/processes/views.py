@@ -13,6 +13,7 @@ from msgspec import structs
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
 from gputop.model.machine.frame import Frame, Process
 from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import MISSING, counted, short_command
 from gputop.model.metrics.process import COLUMNS, ProcessRow
 from gputop.model.processes.process_rows import by_value
@@ -130,10 +131,7 @@ def _first_gpu(entry: ViewRow) -> Any:
 
 
 def _by_user(rows: Iterable[ProcessRow]) -> Iterable[ViewRow]:
-    of: dict[str | None, list[ProcessRow]] = {}
-    for row in rows:
-        of.setdefault(row.process.user, []).append(row)
-    for user, members in of.items():
+    for user, members in grouped(rows, lambda row: row.process.user).items():
         command = _where(members) + counted(len(_distinct(members)), "process")
         total = _total(members, 0, command)
         yield ViewRow(total, ("user", user), tuple(members), kind="group")
@@ -158,18 +156,10 @@ class _Forest:
     ) -> None:
         self._order, self._opened = order, opened
         self._rest = [entry for entry in entries if entry.kind == "ended"]
-        self._own: dict[int, list[ViewRow]] = {}
-        for entry in entries:
-            if entry.kind != "ended":
-                self._own.setdefault(entry.row.process.pid, []).append(entry)
-        self._children: dict[int, list[int]] = {}
-        self._launched: dict[Hashable, list[int]] = {}
-        for pid in self._own:
-            parent = self._parent(pid)
-            if parent is not None:
-                self._children.setdefault(parent, []).append(pid)
-            else:
-                self._launched.setdefault(self._launcher(pid), []).append(pid)
+        alive = [entry for entry in entries if entry.kind != "ended"]
+        self._own = grouped(alive, lambda entry: entry.row.process.pid)
+        self._children = grouped(self._own, self._parent)
+        self._launched = grouped(self._children.pop(None, []), self._launcher)
 
     def lines(self) -> list[ViewRow]:
         blocks = [[entry] for entry in self._rest]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount, UsageRow
 from gputop.model.usage.grouping import COLUMNS, MAX_CELL, OTHERS, VIEWS, UsageKey, columns_of
@@ -13,8 +15,7 @@ MAX_ROWS = 20_000
 
 
 class UsageTotals:
-    """Grows with the counts of each host, which come in the order of time and one host after the
-    other."""
+    """Grows with the counts of each host."""
 
     def __init__(self, by: str, since: float, until: float) -> None:
         """`by`: words of --by, as `user,host`. KeyError for any other word."""
@@ -30,34 +31,27 @@ class UsageTotals:
         """How much is recorded, by host name."""
         self.losses: dict[str, None] = {}
         self._view = tuple(name for name in COLUMNS if name in self.columns)
-        self._last: FrameTime | None = None
 
-    def begin(self, host: str) -> None:
-        """Begin with the counts of a host."""
-        self.coverages[host] = Coverage()
-        self._last = None
-
-    def add(self, host: str, count: UsageCount) -> None:
-        coverage = self.coverages[host]
-        coverage.merge(count.coverage)
-        if self._last is None and count.first is not None:
-            early = count.first.time - self.since
-            if early > count.first.longest:
-                coverage.add_gap(early)
-        self._last = count.last or self._last
-        for cells, row in count.rows(self._view).items():
-            self._row(host, cells).merge(row)
-        for row in count.rows(VIEWS[0]).values():
-            self.total.merge(row)
-        self.unheld += count.unheld
-        self.unheld_energy += count.unheld_energy
-        for reason, seconds in count.unknown.items():
-            self.unknown[reason] = self.unknown.get(reason, 0.0) + seconds
-        self.losses |= dict.fromkeys(map(printable, count.losses))
-
-    def end(self, host: str) -> None:
-        """End with the counts of a host."""
-        coverage, last = self.coverages[host], self._last
+    def add(self, host: str, counts: Iterable[UsageCount]) -> None:
+        """Add the counts of one more host, which come in the order of time."""
+        coverage = self.coverages[host] = Coverage()
+        last: FrameTime | None = None
+        for count in counts:
+            coverage.merge(count.coverage)
+            if last is None and count.first is not None:
+                early = count.first.time - self.since
+                if early > count.first.longest:
+                    coverage.add_gap(early)
+            last = count.last or last
+            for cells, row in count.rows(self._view).items():
+                self._row(host, cells).merge(row)
+            for row in count.rows(VIEWS[0]).values():
+                self.total.merge(row)
+            self.unheld += count.unheld
+            self.unheld_energy += count.unheld_energy
+            for reason, seconds in count.unknown.items():
+                self.unknown[reason] = self.unknown.get(reason, 0.0) + seconds
+            self.losses |= dict.fromkeys(map(printable, count.losses))
         if last is None:
             coverage.add_gap(self.until - self.since)
         elif self.until - last.time > last.longest:

@@ -121,7 +121,7 @@ def demo_gpu(index: int, uuid: str, memory: int, load: float, now: float, runnin
         thermal=Thermal(memory=temperature + 4 + 5 * load, margin=87 - temperature),
         throttle=Throttle(
             reasons=("sw_power_cap",) if power > 640 else (),
-            shares={"sw_power_cap": 0.03 * load, "sw_thermal": 0.0, "hw_thermal": 0.0},
+            shares={"sw_power_cap": 0.03 * load, "sw_thermal_slowdown": 0.0},
         ),
         ecc=replace(_ECC, aggregate_corrected=2 if index == 4 else 0),
         health=_HEALTH,

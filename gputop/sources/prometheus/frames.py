@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.gpu_report import GpuReport
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
@@ -23,7 +24,7 @@ from gputop.sources.prometheus.queries import (
     LONGEST,
     ClusterQueries,
     age_of,
-    by_host,
+    host_of,
     number_of,
 )
 from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
@@ -45,7 +46,7 @@ def all_frames(queries: ClusterQueries) -> Iterator[Frame]:
     for first in range(0, len(hosts), _AT_ONCE):
         page = hosts[first : first + _AT_ONCE]
         answers = queries.ask(queries.site.ages(_pattern(page)))
-        ages = {name: by_host(answer) for name, answer in answers.items()}
+        ages = {name: grouped(answer, host_of) for name, answer in answers.items()}
         for host, frame in frames_now(queries, page).items():
             age = age_of({name: number_of(of.get(host, ())) for name, of in ages.items()})
             yield replace(frame, time=frame.time - (age or 0.0), interval=None)
@@ -62,7 +63,7 @@ def frames_now(queries: ClusterQueries, hosts: Sequence[str]) -> dict[str, Frame
         **value_queries(site, pattern),
         **report_queries(site, pattern),
     }
-    answers = {name: by_host(answer) for name, answer in queries.ask(wanted).items()}
+    answers = {name: grouped(answer, host_of) for name, answer in queries.ask(wanted).items()}
     return {
         host: _frame_now(host, {name: answer.get(host, []) for name, answer in answers.items()})
         for host in hosts

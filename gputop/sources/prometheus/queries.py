@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from threading import BoundedSemaphore
@@ -16,6 +15,7 @@ from gputop.deadline import Call, wait_for_all
 from gputop.errors import SourceError
 from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrder, Quantiles
 from gputop.model.machine.finding import Level
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import printable
 from gputop.sources.prometheus.client import PrometheusClient, Series
 from gputop.sources.prometheus.down import DAY, hosts_down
@@ -98,7 +98,7 @@ class ClusterQueries:
         ranked = sorted(page["page"], key=lambda series: (-series.value, host_of(series)))
         hosts = list(dict.fromkeys(filter(None, map(host_of, ranked))))
         details = self.ask(self._details(hosts)) if hosts else {}
-        of_hosts = {name: by_host(answer) for name, answer in details.items()}
+        of_hosts = {name: grouped(answer, host_of) for name, answer in details.items()}
         nodes = [_node(host, of_hosts) for host in hosts]
         named = [node for node in self.down if matching.casefold() in node.host.casefold()]
         down = named[:_MOST_DOWN]
@@ -260,14 +260,6 @@ def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> Clust
         level=level.get(numbers.get("level")),
         age=age_of(numbers),
     )
-
-
-def by_host(answer: Sequence[Series]) -> dict[str, list[Series]]:
-    """Return the series of an answer by their machines."""
-    of_hosts: defaultdict[str, list[Series]] = defaultdict(list)
-    for series in answer:
-        of_hosts[host_of(series)].append(series)
-    return of_hosts
 
 
 def host_of(series: Series) -> str:

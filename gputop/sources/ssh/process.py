@@ -13,7 +13,7 @@ from signal import SIGKILL, SIGTERM
 from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.model.machine.text import printable
 from gputop.sources.agent_process import MAX_LINE
-from gputop.sources.child import LineBuffer, PipedProcess
+from gputop.sources.child import PipedProcess
 
 _READ = 1 << 16
 _TOO_LONG = "the host sent a line that is too long: disconnected"
@@ -79,7 +79,6 @@ class SshProcess(PipedProcess):
 
     def __init__(self, command: list[str], environ: dict[str, str]) -> None:
         """SourceError."""
-        self._ahead = LineBuffer()
         self._tail = b""
         self._bytes, self._lines = Allowance(*_BYTES), Allowance(*_LINES)
         self._is_open = True
@@ -102,7 +101,7 @@ class SshProcess(PipedProcess):
         `most` bytes, and for more output than an agent can have.
         """
         end = time.monotonic() + seconds
-        line = self._ahead.line(lambda: self._read(end), most, _TOO_LONG)
+        line = self._line(lambda: self._read(end), most, _TOO_LONG)
         self._lines.take(1)
         return line
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 import types
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -18,6 +20,8 @@ from typing import (
 )
 
 from gputop.sources.ssh.standin.structs import Meta, Struct, ValidationError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def convert(value: Any, type_: Any) -> Any:
@@ -41,27 +45,15 @@ def _fail(type_: Any, value: Any) -> NoReturn:
 
 
 def _scalar(value: Any, type_: Any) -> Any:
-    if type_ is float and type(value) is int:
-        value = _float(value)
+    if type_ is float and type(value) is int and abs(value) <= sys.float_info.max:
+        value = float(value)
     if type(value) is not type_ and not (value is None and type_ in (None, type(None))):
         _fail(type_, value)
     if type_ is float and not math.isfinite(value):
         raise ValidationError("Number out of range")
-    if type_ is str and not _is_text(value):
+    if type_ is str and _SURROGATE.search(value):
         raise ValidationError("Invalid unicode surrogate")
     return value
-
-
-def _float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValidationError("Number out of range") from None
-
-
-def _is_text(text: str) -> bool:
-    """Return whether a text can be written in UTF-8."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _literal(value: Any, choices: tuple[Any, ...]) -> Any:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from gputop.proc import proc_field
+
 
 class VirtualMemory(NamedTuple):
     """Bytes of RAM."""
@@ -39,10 +41,11 @@ def cpu_count() -> int | None:
 
 def virtual_memory() -> VirtualMemory:
     """Return the machine's RAM. A container's file system may report more available than total."""
-    fields = _fields("/proc/meminfo")
-    total, free = fields["MemTotal"] * 1024, fields["MemFree"] * 1024
-    available = fields.get("MemAvailable", 0) * 1024 or free
-    return VirtualMemory(total, free if available > total else available)
+    with open("/proc/meminfo", "rb") as file:
+        text = b"\n" + file.read()
+    names = (b"MemTotal", b"MemFree", b"MemAvailable")
+    total, free, available = (1024 * int((proc_field(text, name) or [b"0"])[0]) for name in names)
+    return VirtualMemory(total, available if 0 < available <= total else free)
 
 
 def cpu_percent() -> float:
@@ -56,20 +59,8 @@ def cpu_percent() -> float:
 def _cpu_times() -> tuple[int, int]:
     """Return all CPU time since the machine's start, and the idle part of it, in ticks."""
     with open("/proc/stat", "rb") as file:
-        _, user, nice, system, idle, waiting, *interrupts = file.readline().split()[:9]
-    ticks = [int(word) for word in (user, nice, system, idle, waiting, *interrupts)]
-    return sum(ticks), int(idle) + int(waiting)
-
-
-def _fields(path: str) -> dict[str, int]:
-    """Return the first number of each line `name: number`. OSError."""
-    fields = {}
-    with open(path, encoding="ascii", errors="replace") as file:
-        for line in file:
-            name, colon, value = line.partition(":")
-            if colon and value.split()[:1]:
-                fields[name.strip()] = int(value.split()[0])
-    return fields
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
 
 
 _last_times = _cpu_times()
