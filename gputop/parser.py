@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -49,6 +50,16 @@ exit status: 0 done, 1 other errors, 2 usage, 3 the NVIDIA driver cannot be read
 
 def command_module(name: str) -> ModuleType:
     return import_module(f"gputop.commands.{name}")
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return what formats help, as wide as the terminal. argparse makes one for each option, and
+    its own would import shutil to ask for the width."""
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or 80
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 
 
 class _ArgumentParser(argparse.ArgumentParser):
@@ -157,7 +168,7 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
         prog="gputop",
         description="Who is on which GPU, and which GPU is cuda:0.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
     )
     add_shared(parser, {}, behind=False)
     add = parser.add_argument
@@ -173,7 +184,7 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
             module = command_module(name)
             of_command = commands.add_parser(
                 name, help=summary, description=module.DESCRIPTION, epilog=module.EPILOG,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
+                formatter_class=_formatter,
             )  # fmt: skip
             module.add_options(of_command)
             add_shared(of_command, module.TAKES, behind=True)

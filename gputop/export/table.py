@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from html import escape
 
 from gputop.model.health.findings import findings
 from gputop.model.health.free import free_words, is_free
@@ -62,6 +61,8 @@ def table(frame: Frame, idle_after: float) -> str:
 def html(frame: Frame) -> str:
     """Return the frame as text for a notebook: names in it are text, whatever they look like."""
     text = table(frame, ProcessSettings().idle_after)
+    from html import escape  # slow to import, and only a notebook needs it
+
     return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
