@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pyte
 
+from tests.agent.driving import children_of
 from tests.conftest import needed
 from tests.driver import Machine
 from tests.patience import Deadline
@@ -36,14 +37,9 @@ def command(pid: int) -> list[bytes]:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
 
 
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
 def viewers(server: subprocess.Popen[str]) -> list[int]:
     """The PIDs of its viewers."""
-    return [pid for pid in children(server.pid) if b"viewer" in command(pid)]
+    return [pid for pid in children_of(server.pid) if b"viewer" in command(pid)]
 
 
 class View:

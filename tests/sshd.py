@@ -73,9 +73,7 @@ class Sshd:
         self.folder = folder
         self.config = folder / "ssh_config"
         self._more = more
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = 0
 
     def __enter__(self) -> Sshd:
         if Path(pwd.getpwuid(os.getuid()).pw_shell).name in ("nologin", "false"):
@@ -85,28 +83,35 @@ class Sshd:
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(make, check=True)
         (self.folder / "authorized_keys").write_text((self.folder / "key.pub").read_text())
-        key = (self.folder / "host_key.pub").read_text()
-        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {key}")
-        # Without PAM sshd lets nobody in whose account is locked, as root's often is.
-        pam = "no" if os.geteuid() else "yes"
-        values = {"folder": self.folder, "port": self.port, "pam": pam}
-        (self.folder / "sshd_config").write_text(_SERVER.format(**values) + self._more)
-        (self.folder / "login").write_text(_LOGIN.format(**values))
+        (self.folder / "login").write_text(_LOGIN.format(folder=self.folder))
         (self.folder / "login").chmod(0o755)
         (self.folder / "banner").write_text("Permission denied (publickey): for members only\n")
         self.config.touch()
         if os.geteuid() == 0:  # where Debian's own service puts it, too
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self._start(program)
+        # A port that is free may be somebody else's by the time that sshd asks for it.
+        assert any(self._starts(program) for _ in range(5)), self.log.read_text()
         return self
 
-    def _start(self, program: str) -> None:
+    def _starts(self, program: str) -> bool:
+        """Start it with a port that is free now; return whether it listens."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        key = (self.folder / "host_key.pub").read_text()
+        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {key}")
+        # Without PAM sshd lets nobody in whose account is locked, as root's often is.
+        pam = "no" if os.geteuid() else "yes"
+        server = _SERVER.format(folder=self.folder, port=self.port, pam=pam)
+        (self.folder / "sshd_config").write_text(server + self._more)
         self.log = self.folder / "log"
         command = [program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
-        with self.log.open("ab") as log:
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stderr=log)
         while b"Server listening" not in self.log.read_bytes():
-            assert self.process.poll() is None, self.log.read_text()
+            if self.process.poll() is not None:
+                return False
+        return True
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -242,11 +242,12 @@ def _agent_of(parent: int) -> psutil.Process:
     """Its only agent, once it is one; those that have ended may not be reaped yet."""
 
     def agents() -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process(parent).children()
-            if child.status() != psutil.STATUS_ZOMBIE and COMMAND[1] in child.cmdline()
-        ]
+        living = []
+        for child in psutil.Process(parent).children():
+            with suppress(psutil.NoSuchProcess):  # it is just being reaped
+                if child.status() != psutil.STATUS_ZOMBIE and COMMAND[1] in child.cmdline():
+                    living.append(child)
+        return living
 
     [agent] = until(agents)
     return agent

@@ -37,7 +37,10 @@ FIRST = """
 import json, os, subprocess, sys, time
 def others():
     for name in filter(str.isdecimal, os.listdir("/proc")):
-        stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
+        try:
+            stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
+        except OSError:
+            continue  # its own parent has reaped it
         if name != "1":
             yield name, stat[0]
 told = []

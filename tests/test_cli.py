@@ -118,10 +118,10 @@ def test_a_driver_that_does_not_answer(machine: MachineFactory) -> None:
 
 def test_problems_are_frames_while_watching(machine: MachineFactory) -> None:
     here = machine({"base": "no-driver", "processes": None})
-    done = run(shell=f"{LINE} --json --watch -i 0.1 | head -2", env=here.env)
-    assert [json.loads(line)["problem"]["code"] for line in done.stdout.splitlines()] == [
-        "driver_not_loaded"
-    ] * 2
+    done = run(shell=f"{LINE} --json --watch -i 0.1 | head -9", env=here.env)
+    codes = [json.loads(line)["problem"]["code"] for line in done.stdout.splitlines()]
+    # On a busy machine it takes longer to say so than the first frame waits.
+    assert [code for code in codes if code != "not_answering"][:2] == ["driver_not_loaded"] * 2
 
 
 @pytest.mark.parametrize("form", ["--once", "--json"])

@@ -380,6 +380,7 @@ def test_a_signal_at_the_end_of_the_wait() -> None:
     assert list(ask_hosts(parsed("node1"), lambda _: never.wait(), 0.3)) == []
     for timer in (sent, given_up):
         timer.cancel()
+        timer.join()  # it may be past its wait: then its signal still comes
     never.set()
     signal.signal(signal.SIGUSR1, before)
 

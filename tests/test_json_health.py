@@ -229,8 +229,11 @@ def test_the_counters_of_all_links_are_asked_for(machine: MachineFactory) -> Non
     with Agent(here, interval=INTERVAL) as agent:
         agent.line()
         here.freeze(1)
-        [gpu] = agent.line()["gpus"]
-    assert (gpu["nvlink"]["tx"] > 900000, gpu["nvlink"]["rx"]) == (True, 0)
+        link: Json = {}
+        while not link.get("tx"):  # it is late on a busy machine
+            link = agent.line()["gpus"][0]["nvlink"] or {}
+    # Of all links: a single one counts nothing, and all of them 2,200 KiB in some seconds.
+    assert (link["tx"] > 100_000, link["rx"]) == (True, 0)
 
 
 OPTIONAL: dict[str, dict[str, set[str]]] = {
@@ -294,6 +297,8 @@ def test_a_slow_driver_is_not_asked_for_everything_at_once(machine: MachineFacto
     here.slow("nvmlDeviceGetEccMode", 300)
     with Agent(here) as agent:
         first, second = agent.line()["gpus"][0], agent.refresh()["gpus"][0]
+        while second["nvlink"] is None:  # on a busy machine it may take one more
+            second = agent.refresh()["gpus"][0]
     assert first["ecc"] == second["ecc"]
     assert ((first["health"] or {}).get("fabric_state"), first["nvlink"]) == (None, None)
     assert (second["health"]["fabric_state"], second["nvlink"]["up"]) == ("completed", 17)

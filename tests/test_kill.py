@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,10 +27,18 @@ pytestmark = pytest.mark.system
 
 Done = subprocess.CompletedProcess[str]
 Kill = Callable[..., Done]
+AT_ONCE = r"ended (?:at once|\d\.\d s) after SIGTERM"
+"""On a busy machine it takes more than the 0.1 s that are at once."""
 KILL = [sys.executable, "-m", "gputop", "kill"]
 GIB = 2**30
 NAMES = ("train", "eval", "stuck")
 NO_CORE = "no core was there for a hand that does not pause"
+
+
+def log_of(machine: Machine) -> str:
+    """The audit log of who signals there, as far as there is one."""
+    path = Path(machine.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl"
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.fixture
@@ -135,11 +144,11 @@ def test_a_dry_run_sends_nothing(here: Machine) -> None:
 def test_all_of_mine_on_a_gpu(here: Machine) -> None:
     """What ignores the signal is told with what to do, and counts."""
     pids = here.pids
-    done = kill(here, "--gpu", "1", "--user", "me", "--yes", "--grace", "0.3")
+    done = kill(here, "--gpu", "1", "--user", "me", "--yes", "--grace", "3")
     assert (done.returncode, done.stderr) == (1, "")
     [first, second] = sorted(done.stdout.splitlines(), key=lambda line: "eval" not in line)
     assert first.startswith(f"{pids['eval']} ")
-    assert first.endswith("eval.py: ended at once after SIGTERM; 2.00G came back on GPU 1")
+    assert re.search(rf"eval\.py: {AT_ONCE}; 2\.00G came back on GPU 1$", first)
     assert second.endswith("stuck.py: it ignores SIGTERM; SIGKILL ends it")
     assert kill(here, "--gpu", "GPU-1", "--signal", "9", "--yes").returncode == 0
     until(lambda: set(here.pids) == {"train"})
@@ -167,7 +176,7 @@ def test_a_signal_that_ends_nobody(here: Machine) -> None:
     done = kill(here, here.pids["train"], "--yes", "--signal", "STOP")
     assert done.returncode == 1
     assert "SIGSTOP was sent, which does not end a process" in done.stdout
-    assert psutil.Process(here.pids["train"]).status() == "stopped"
+    until(lambda: psutil.Process(here.pids["train"]).status() == "stopped")
 
 
 @needs_root
@@ -223,7 +232,8 @@ def test_it_asks(answer: str, status: int, here: Machine) -> None:
         terminal.wait_for("Send SIGTERM to this process? [y/N]")
         assert f"{pid} {psutil.Process().username()} train.py: would get SIGTERM" in terminal.text
         terminal.send(answer.encode() + b"\r")
-        terminal.wait_for("ended at once after SIGTERM" if status == 0 else "nothing was sent")
+        last = AT_ONCE if status == 0 else "nothing was sent"
+        terminal.wait_for(lambda: re.search(last, terminal.text) is not None)
         assert terminal.exit_code() == status
     assert ("train" in here.pids) == bool(status)
 
@@ -318,7 +328,7 @@ def goes_on(here: Machine) -> Iterator[int]:
 def test_ctrl_c_afterwards_says_that_it_was_sent(here: Machine, goes_on: int) -> None:
     with on_terminal(here, goes_on, "--yes", "--grace", "30") as terminal:
         terminal.pump(0)
-        until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
+        until(lambda: log_of(here))
         terminal.send(b"\x03")
         terminal.wait_for("SIGTERM was sent; gputop does not wait for the result")
         assert terminal.exit_code() == 130
@@ -345,13 +355,11 @@ def test_an_agent_that_dies_in_the_middle(here: Machine, goes_on: int) -> None:
         [*KILL, str(goes_on), "--yes", "--grace", "30"],
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
-    until((Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").exists)
+    until(lambda: log_of(here))
     [agent] = psutil.Process(program.pid).children()
     agent.send_signal(signal.SIGKILL)
     output, errors = program.communicate(timeout=300)
     assert (program.returncode, output) == (4, "")
     assert errors == "gputop: the agent ended with status -9\n"
-    [line] = (
-        (Path(here.env["XDG_STATE_HOME"]) / "gputop" / "signals.jsonl").read_text().split("\n")[:-1]
-    )
+    [line] = log_of(here).split("\n")[:-1]
     assert json.loads(line)["verdict"] == "sent"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def test_verdicts_of_every_host(sshd: Sshd, machine: MachineFactory) -> None:
     done = gputop("kill", "-H", "n1,down,n2", "--user", "me", "train.py", "--yes")
     assert done.returncode == 1
     assert done.stderr.startswith("gputop: down: connect to host 127.0.0.1 port 1: ")
-    assert done.stdout.splitlines() == [
+    # On a busy machine an end takes more than the 0.1 s that are at once.
+    assert re.sub(r"ended \d\.\d s after", "ended at once after", done.stdout).splitlines() == [
         f"n{k}: {pid} {ME} train.py: ended at once after SIGTERM; 4.00G came back on GPU 0"
         for k, pid in enumerate(pids, 1)
     ]
@@ -93,7 +95,7 @@ def test_on_a_terminal_it_asks_once(sshd: Sshd, machine: MachineFactory) -> None
         terminal.wait_for("Send SIGTERM to these 2 processes on 2 hosts? [y/N]")
         assert f"{line}would get SIGTERM" in terminal.text
         terminal.send(b"y\r")
-        terminal.wait_for(f"{line}ended at once")
+        terminal.wait_for(f"{line}ended ")
         assert terminal.exit_code() == 0
 
 

@@ -23,7 +23,6 @@ from gputop.variables import callers_environment
 from tests.conftest import ME, MachineFactory, needs_everybody
 from tests.driver import Machine
 from tests.driver.scenario import enlist
-from tests.patience import until
 from tests.terminal import Terminal
 from tests.tui.live import gone
 
@@ -246,10 +245,13 @@ def test_who_waits_holds_nothing(h200x8: Machine) -> None:
 @needs_everybody
 def test_the_driver_is_looked_at_again(h200x8: Machine) -> None:
     """Somebody who knows nothing of reservations is on the GPU by the time that it is reserved."""
+    rude = h200x8.spawn("rude", ["python", "rude.py"], gpu=0, used=2**30)
     h200x8.slow("nvmlDeviceGetComputeRunningProcesses*", ms=150)
     job = start(h200x8, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
-    until(read_locks, within=20)
-    h200x8.spawn("rude", ["python", "rude.py"], gpu=2, used=2**30)
+    while not read_locks():  # without a pause: it looks twice more, and no more
+        assert job.poll() is None
+    entry = {"pid": rude, "used": 2**30}
+    h200x8.update(lambda scenario: enlist(scenario["gpus"][2], "compute", entry))
     assert line(job) == "6\n"
 
 

@@ -23,8 +23,8 @@ from gputop.model.machine.signals import Target
 from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Detail, Ping, Probe, Reply, Signal, Stack
-from tests.agent.driving import gone
-from tests.browsers import TIMEOUT, children, chromium, command, serve, view_of, viewers
+from tests.agent.driving import children_of, gone
+from tests.browsers import TIMEOUT, chromium, command, serve, view_of, viewers
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.patience import until
@@ -48,7 +48,7 @@ async def test_a_viewer_looks_and_touches_nothing(here: Machine) -> None:
         shown = await first.wait_for("pretrain.py")
         assert "read only" in shown
         await second.wait_for("pretrain.py")
-        assert [b"agent" in command(pid) for pid in children(server.pid)].count(True) == 1
+        assert [b"agent" in command(pid) for pid in children_of(server.pid)].count(True) == 1
         async with aiohttp.ClientSession() as session, session.get(f"{address}ws") as third:
             assert third.status == 503
 
@@ -58,7 +58,7 @@ async def test_a_viewer_looks_and_touches_nothing(here: Machine) -> None:
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
         refused(server, here.pids["train"])
         assert all(Path(f"/proc/{pid}").exists() for pid in here.pids.values())
-    processes = children(server.pid)
+    processes = children_of(server.pid)
     server.send_signal(signal.SIGTERM)
     assert server.wait(TIMEOUT) == 0
     until(lambda: all(map(gone, processes)))
@@ -77,7 +77,7 @@ def door_of(viewer: int) -> socket.socket:
 def refused(server: subprocess.Popen[str], pid: int) -> None:
     """A viewer that asks for more than it should is told so, and served on."""
     connection, theirs = socket.socketpair()
-    [agent] = [child for child in children(server.pid) if b"agent" in command(child)]
+    [agent] = [child for child in children_of(server.pid) if b"agent" in command(child)]
     door = door_of(viewers(server)[0])
     with door, connection, connection.makefile("rb") as lines:
         socket.send_fds(door, [b"0"], [theirs.fileno()])
@@ -130,7 +130,7 @@ def test_an_agent_that_dies_is_started_again(here: Machine) -> None:
     async def watch() -> None:
         async with view_of(address) as view:
             await view.wait_for("pretrain.py")
-            [agent] = [pid for pid in children(server.pid) if b"agent" in command(pid)]
+            [agent] = [pid for pid in children_of(server.pid) if b"agent" in command(pid)]
             os.kill(agent, signal.SIGKILL)
             await view.wait_for("The agent ended")
             await view.wait_for("pretrain.py")

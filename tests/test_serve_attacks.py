@@ -193,9 +193,10 @@ async def test_windows_and_messages_of_any_size_and_kind(
     server, address = serve(here)
     async with view_of(address) as quiet:
         await quiet.wait_for("pretrain.py")
+        before = {*viewers(server)}
         async with view_of(address, f"width={HUGE}&height={HUGE}") as view:
             until(lambda: len(viewers(server)) == 2)
-            [_, viewer] = sorted(viewers(server))
+            [viewer] = {*viewers(server)} - before
             for size in ({"width": HUGE, "height": HUGE}, {"width": -1, "height": 0}):
                 await view.socket.send_json(["resize", size])
             await view.type(f"\x1b[48;{HUGE};{HUGE};1;1t")  # the size, as a terminal reports it

@@ -116,7 +116,8 @@ def test_an_agent_that_is_stopped_after_the_signal(
     here.env["XDG_STATE_HOME"] = str(tmp_path)
     with start(here, f"kill {goes_on} --grace 60 --yes") as running:
         agent = agent_of(running.pid)
-        until((tmp_path / "gputop" / "signals.jsonl").exists)
+        log = tmp_path / "gputop" / "signals.jsonl"
+        until(lambda: log.exists() and log.read_text())
         os.kill(agent, signal.SIGSTOP)
         _, errors = running.communicate(timeout=300)
     assert running.returncode == 3

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gputop.variables import foreign_sign
-from tests.agent.driving import Json
+from tests.agent.driving import Json, children_of
 from tests.agent.test_detail import start_ticks
-from tests.browsers import children, command, serve
+from tests.browsers import command, serve
 from tests.cluster.test_client import answering
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine, build
@@ -128,7 +128,7 @@ def test_the_agent_gets_none_of_them(here: Machine, eve: Path) -> None:
     program = here.popen([*GPUTOP, "--json", "--watch"], env=env)
     assert program.stdout
     program.stdout.readline()
-    [agent] = [pid for pid in children(program.pid) if b"agent" in command(pid)]
+    [agent] = [pid for pid in children_of(program.pid) if b"agent" in command(pid)]
     entries = Path(f"/proc/{agent}/environ").read_bytes().decode().split("\0")
     assert {entry.partition("=")[0] for entry in entries}.isdisjoint(ACTING)
 

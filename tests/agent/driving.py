@@ -191,6 +191,15 @@ def gone(pid: int) -> bool:
         return True
 
 
+def children_of(pid: int) -> list[int]:
+    """Those that any thread of a process has started."""
+    children: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            children += map(int, path.read_text().split())
+    return children
+
+
 def start_as(pid: int, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """A process of that number, which is free or is about to be, in its program already."""
     return started_as(pid, starter(pid, command, **options))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import gone
+from tests.agent.driving import children_of, gone
 from tests.api.programs import command, error, run, shown
 from tests.conftest import MachineFactory, rest_long
 from tests.driver import Machine
@@ -27,14 +27,6 @@ def h200x8(kept: MachineFactory) -> Machine:
     return kept("h200x8")
 
 
-def children(pid: int) -> list[int]:
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-
-
 def written(pid: int) -> int:
     """The bytes that a process has written."""
     return int(Path(f"/proc/{pid}/io").read_text().split()[3])
@@ -42,19 +34,19 @@ def written(pid: int) -> int:
 
 WAYS = {
     "loop": """
-    with gputop.watch(0.1) as frames:
+    with gputop.watch(0.5) as frames:
         for frame in frames:
             if len(seen) == 3:
                 break
             seen.append(len(frame.processes))
     """,
     "no frame": """
-    with gputop.watch(0.1):
+    with gputop.watch(0.5):
         seen += [1, 1, 1]
     """,
     "raises": """
     try:
-        with gputop.watch(0.1) as frames:
+        with gputop.watch(0.5) as frames:
             for frame in frames:
                 seen.append(len(frame.processes))
                 if len(seen) == 3:
@@ -64,7 +56,7 @@ WAYS = {
     """,
     "thread": """
     def read():
-        with gputop.watch(0.1) as frames:
+        with gputop.watch(0.5) as frames:
             for _ in range(3):
                 seen.append(len(next(frames).processes))
     thread = threading.Thread(target=read)
@@ -77,7 +69,7 @@ WAYS = {
             seen.append(len(frame.processes))
             ready.set()
     ready = threading.Event()
-    with gputop.watch(0.1) as frames:
+    with gputop.watch(0.5) as frames:
         thread = threading.Thread(target=read, args=[frames])
         thread.start()
         ready.wait()
@@ -87,7 +79,7 @@ WAYS = {
     "asyncio": """
     import asyncio
     async def read():
-        with gputop.watch(0.1) as frames:
+        with gputop.watch(0.5) as frames:
             for _ in range(3):
                 frame = await asyncio.to_thread(next, frames)
                 seen.append(len(frame.processes))
@@ -98,7 +90,7 @@ WAYS = {
     "interrupted": """
     import signal
     try:
-        with gputop.watch(0.1) as frames:
+        with gputop.watch(0.5) as frames:
             for frame in frames:
                 seen.append(len(frame.processes))
                 if len(seen) == 3:
@@ -110,7 +102,7 @@ WAYS = {
     "given up, and asked again": """
     import asyncio
     async def read():
-        with gputop.watch(0.1) as frames:
+        with gputop.watch(0.5) as frames:
             try:
                 await asyncio.wait_for(asyncio.to_thread(next, frames), 0.001)
             except asyncio.TimeoutError:
@@ -120,7 +112,7 @@ WAYS = {
     asyncio.run(read())
     """,
     "two": """
-    with gputop.watch(0.1) as frames, gputop.watch(0.1) as others:
+    with gputop.watch(0.5) as frames, gputop.watch(0.5) as others:
         seen += [len(next(each).processes) for each in (frames, others, frames)]
     """,
 }  # fmt: skip
@@ -170,7 +162,7 @@ def test_ctrl_c(h200x8: Machine) -> None:
         _, errors = program.communicate()
     assert program.returncode == -signal.SIGINT
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    assert gone(int(agent))
+    until(lambda: gone(int(agent)))
 
 
 def test_a_slow_reader_gets_what_is_new(h200x8: Machine) -> None:
@@ -186,7 +178,7 @@ def test_a_slow_reader_gets_what_is_new(h200x8: Machine) -> None:
     assert program.stdout
     assert program.stdin
     assert json.loads(program.stdout.readline()) == "begun"
-    (agent,) = children(program.pid)
+    (agent,) = children_of(program.pid)
     before = written(agent)
     until(lambda: written(agent) > before + 100_000)
     program.stdin.write("\n")
@@ -275,7 +267,7 @@ def test_a_machine_without_a_driver(machine: MachineFactory) -> None:
     """There is a frame that says so, and others once the driver is there."""
     code = """
     with gputop.watch(0.1) as frames:
-        frame = next(frames)
+        frame = next(f for f in frames if f.problem.code != "not_answering")
     show([len(frame.gpus), frame.problem.code, frame.to_dict()["problem"]["code"]])
     """
     assert shown(machine("no-driver"), code) == [0, "driver_not_loaded", "driver_not_loaded"]
@@ -301,7 +293,8 @@ def test_two_hosts(sshd: Sshd, kept: MachineFactory, h200x8: Machine) -> None:
         for frame in frames:
             problem = frame.problem and frame.problem.code
             seen[frame.host.requested_name] = [len(frame.gpus), problem]
-            if len(seen) == 3:
+            late = [problem for _, problem in seen.values() if problem == "not_answering"]
+            if len(seen) == 3 and not late:
                 break
     one = gputop.snapshot("node1")
     picked = [gpu.index for gpu in gputop.free(host="node1")]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from tests.agent.driving import children_of
 from tests.export.test_families import Samples, read
 from tests.patience import until
 
@@ -88,9 +89,7 @@ class Exporter:
     @property
     def agents(self) -> list[int]:
         """The processes that it has started."""
-        pid = self.process.pid
-        tasks = Path(f"/proc/{pid}/task").glob("*/children")
-        return [int(child) for path in tasks for child in path.read_text().split()]
+        return children_of(self.process.pid)
 
     def kill_agent(self) -> None:
         """Kill what reads the driver."""

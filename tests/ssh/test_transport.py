@@ -111,7 +111,7 @@ def test_through_another_machine(sshd: Sshd, node: HostName, kept: MachineFactor
     behind = sshd.host("behind", kept("h200x8").env, more="ProxyJump node")
     with source(behind) as opened:
         assert len(first_frame(opened).gpus) == 8
-        assert len(sshd.sessions()) == 2
+        until(lambda: len(sshd.sessions()) == 2)
 
 
 def test_a_master_connection_is_used_and_none_is_made(
@@ -129,7 +129,7 @@ def test_a_master_connection_is_used_and_none_is_made(
         until(lambda: os.path.exists(socket))
         with source(shared) as opened:
             first_frame(opened)
-            assert len(sshd.sessions()) == 1
+            until(lambda: len(sshd.sessions()) == 1)
         until(lambda: not sshd.processes(shared), within=2)
         master.terminate()
 
@@ -174,7 +174,7 @@ def test_somebody_has_to_log_in(sshd: Sshd, kept: MachineFactory) -> None:
         opened.reconnect()
         assert len(first_frame(opened).gpus) == 8
     until(lambda: not sshd.processes(host), within=2)
-    assert len(sshd.sessions()) == 1
+    until(lambda: len(sshd.sessions()) == 1)
     socket = next(word for word in words if word.startswith("ControlPath="))
     assert os.stat(os.path.dirname(socket.partition("=")[2])).st_mode & 0o777 == 0o700
     subprocess.run(["ssh", "-o", socket, "-O", "exit", "x"], check=True, capture_output=True)
