@@ -34,6 +34,8 @@ class Agent:
     """`gputop agent` on a machine; a context manager: it is killed at the end.
 
     With the interval left at its largest, it makes a frame at its start and then only when asked.
+    A short one begins after the first frame: from the start on, driver, GPUs and processes would
+    have a quarter of a second for that.
     """
 
     def __init__(
@@ -45,8 +47,11 @@ class Agent:
         options: Sequence[str] = (),
     ) -> None:
         """env: over the machine's. prefix: a command that runs the one after it."""
+        is_short = interval < 1
+        self._then = interval if is_short else None
+        first = 60.0 if is_short else interval
         self.process = _started(
-            prefix, ["--interval", str(interval), *options], {**machine.env, **(env or {})}
+            prefix, ["--interval", str(first), *options], {**machine.env, **(env or {})}
         )
         assert self.process.stdin
         assert self.process.stdout
@@ -76,6 +81,9 @@ class Agent:
         deadline = Deadline(within)
         while not isinstance(message := self._message(deadline), Frame):
             self._replies.append(message)
+        if self._then is not None:
+            self.ask("interval", seconds=self._then)
+            self._then = None
         return _json(message)
 
     def reply(self, request: str | None = None, within: float = 30.0) -> Json:

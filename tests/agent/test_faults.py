@@ -46,9 +46,9 @@ def warm(here: Machine, degrees: int) -> None:
 def test_slow_calls_slow_no_gpu_down(machine: MachineFactory) -> None:
     """20 ms a call, 20 calls a GPU, 16 GPUs: one after another they would take 6 seconds."""
     here = machine({"base": "x16", "processes": None, "latency_ms": 20, "frozen_at": 1})
-    with Agent(here, interval=2.0) as agent:
-        for within in (5.0, 5.0):
-            gpus = agent.line(within)["gpus"]
+    with Agent(here) as agent:
+        for look in (agent.line, agent.refresh):
+            gpus = look(within=5.0)["gpus"]
             assert len(gpus) == 16
             assert {gpu["stale_for"] for gpu in gpus} == {None}
             assert all(gpu[field] is not None for gpu in gpus for field in VALUES)

@@ -468,11 +468,12 @@ def test_an_order_is_done_once(here: Machine, start: Start) -> None:
         order["targets"] = [target(program.pid)] * 2
         agent.ask("signal", **order)
         [told] = verdicts_of(agent, "one")
+        assert program.stdout
+        assert program.stdout.read(1) == b"!"  # it need not have had a core within its grace
         agent.ask("signal", **order)
         verdict(agent, target(program.pid), number=9)
     assert told["outcome"] == "ignored"
-    assert program.stdout
-    assert program.stdout.read() == b"!"
+    assert program.stdout.read() == b""
 
 
 @pytest.mark.system
@@ -498,6 +499,7 @@ def test_a_verdict_waits_for_no_gpu_that_hangs_and_makes_no_frame(
     with Agent(here) as agent:
         agent.line()
         until(lambda: None not in map(agent.refresh().get, ("links", "topology")))
+        until(lambda: ("nvmlEventSetFree", None) in here.calls())
         here.hang("*", gpu=0)
         calls, deadline = len(here.calls()), Deadline(2)
         assert verdict(agent, target(other.pid))["outcome"] == "exited"
@@ -556,7 +558,8 @@ def test_a_process_with_its_descendants(here: Machine, start: Start) -> None:
         [*listed] = verdicts_of(agent, send(agent, target(program.pid), number=0, descendants=True))
         assert [verdict["outcome"] for verdict in listed] == ["alive"] * 7
         ranks = _children(program.pid)
-        assert [each["process"]["pid"] for each in listed[:3]] == [program.pid, *ranks]
+        first, *rest = (each["process"]["pid"] for each in listed[:3])
+        assert (first, {*rest}) == (program.pid, {*ranks})  # numbers may begin anew between two
         loaders = {child for rank in ranks for child in _children(rank)}
         assert {each["process"]["pid"] for each in listed[3:]} == loaders
         frozen = [{"process": each["process"]} for each in listed]

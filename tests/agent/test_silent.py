@@ -216,5 +216,6 @@ def test_an_agent_ends_without_the_process_that_reads_others(
             until(lambda: read(agent) is None)
         assert agent.process.wait(60) == 1
         assert agent.process.stderr
-        [line] = agent.process.stderr.read().splitlines()
-        assert b"the process that reads the others has ended (status -9)" in line
+        lines = agent.process.stderr.read().splitlines()
+        assert len(lines) == 1, lines
+        assert b"the process that reads the others has ended (status -9)" in lines[0]

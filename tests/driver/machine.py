@@ -210,8 +210,9 @@ class Machine:
     def calls(self) -> list[tuple[str, int | None]]:
         """Functions called so far, each with the index of its GPU; empty without `log`."""
         path = self._files / "calls"
-        lines = path.read_text().splitlines() if path.exists() else []
-        pairs = (line.split() for line in lines)
+        text = path.read_text() if path.exists() else ""
+        # A line that crosses a page of the file is seen by halves: without its end it is not whole.
+        pairs = (line.split() for line in text[: text.rfind("\n") + 1].splitlines())
         return [(function, None if gpu == "-" else int(gpu)) for function, gpu in pairs]
 
     def forget_calls(self) -> None:

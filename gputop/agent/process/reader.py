@@ -375,7 +375,7 @@ def _new_child(
             answered, pid = map(int, message.split())
             if answered == request:  # not one that did not come in time
                 break
-    except OSError:
+    except (OSError, ValueError):  # ValueError: nothing comes from a keeper that has ended
         return None
     for end in ends:
         end.settimeout(_STARVED)
