@@ -254,7 +254,10 @@ def test_one_recorder_a_file(folder: Path, tmp_path: Path) -> None:
         RecordingWriter(path, EVERY).close()
 
 
-def test_a_reader_that_looks_at_the_lock_keeps_no_recorder_out(tmp_path: Path) -> None:
+def test_a_reader_that_looks_at_the_lock_keeps_no_recorder_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputop.recording.output._LOCK_TIMEOUT", 60.0)  # who is busy unlocks late
     path = tmp_path / "one"
     write(path, frames_from(START, 1))
     with path.open("rb") as file:

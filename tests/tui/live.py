@@ -83,6 +83,14 @@ def gone(pid: int, timeout: float = 10) -> bool:
         os.close(descriptor)
 
 
+def has_ended(terminal: Terminal, name: str, before: str = "", after: str = "") -> bool:
+    """Whether the dialog says that a signal of that name ended it: on a busy machine that takes
+    more than the tenth of a second that is at once."""
+    words = " ".join(terminal.text.replace("│", " ").split())
+    pattern = rf"{re.escape(before)}ended (?:at once|\d\.\d s) after {name}{re.escape(after)}"
+    return re.search(pattern, words) is not None
+
+
 def switched(raw: bytes | bytearray) -> set[int]:
     """The private modes that are not as a terminal has them at first."""
     last = {int(mode): on == b"h" for mode, on in re.findall(rb"\x1b\[\?(\d+)([hl])", raw)}

@@ -13,7 +13,7 @@ from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.sshd import Sshd, sshd
 from tests.terminal import Terminal
-from tests.tui.live import GPUTOP, restored
+from tests.tui.live import GPUTOP, has_ended, restored
 
 pytestmark = pytest.mark.system
 __all__ = ["sshd"]
@@ -90,7 +90,7 @@ def test_a_login_by_hand_a_signal_there_and_back(sshd: Sshd, machine: MachineFac
         terminal.wait_for("SIGTERM to 1 process on shut1")
         terminal.wait_for("[ Send SIGTERM ]")
         terminal.send(b"\r")
-        terminal.wait_for("ended at once after SIGTERM")
+        terminal.wait_for(lambda: has_ended(terminal, "SIGTERM"))
         terminal.send(b"\x1b")
         terminal.wait_for(lambda: "SIGTERM to" not in terminal.text)
         terminal.send(b"q")

@@ -19,7 +19,7 @@ from tests.builders_tui import Screenful, frame_of, process_of, shown, takes_key
 from tests.conftest import MachineFactory, needs_root, rest_long
 from tests.driver import Machine
 from tests.terminal import Terminal
-from tests.tui.live import SIZES, gone, running
+from tests.tui.live import SIZES, gone, has_ended, running
 from tests.tui.test_signal import answer
 from tests.tui.test_signal_live import alive, confirm, sent, type_fast
 
@@ -72,7 +72,7 @@ def test_what_is_typed_blindly_ends_nothing_and_what_is_read_does(
         terminal.wait_for("▸[ Send SIGTERM ]")
         assert (alive(pid), sent(log)) == (True, [])
         terminal.send(b"\r")
-        terminal.wait_for("ended at once after SIGTERM")
+        terminal.wait_for(lambda: has_ended(terminal, "SIGTERM"))
     assert gone(pid)
 
 
@@ -170,7 +170,7 @@ def test_what_is_pasted_into_it_does_nothing(pastes: list[bytes], here: Machine,
         terminal.send(b"9")
         terminal.wait_for("▸[ Send SIGKILL ]")
         terminal.send(b"\r")
-        terminal.wait_for("ended at once after SIGKILL")
+        terminal.wait_for(lambda: has_ended(terminal, "SIGKILL"))
     assert gone(pid)
 
 
@@ -191,7 +191,7 @@ def test_keys_that_were_there_before_the_dialog_was_drawn(
         terminal.wait_for("▸[ Send SIGTERM ]")
         assert (alive(pid), sent(log)) == (True, [])
         terminal.send(b"\r")
-        terminal.wait_for("ended at once after SIGTERM")
+        terminal.wait_for(lambda: has_ended(terminal, "SIGTERM"))
     assert gone(pid)
 
 
