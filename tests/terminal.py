@@ -197,6 +197,13 @@ class Terminal:
             whole = time.monotonic() + _WHOLE
             while self.pump(0) and time.monotonic() < whole:
                 pass
+            while self._is_half() and time.monotonic() < whole:
+                self.pump(max(0.0, whole - time.monotonic()))
+
+    def _is_half(self) -> bool:
+        """Whether a picture has begun that is not whole yet: a large one comes in pieces."""
+        begin, end = (self.raw.rfind(b"\x1b[?2026" + mark, -(1 << 17)) for mark in (b"h", b"l"))
+        return begin > end
 
     def wait_for_raw(self, wanted: bytes, since: int = 0, timeout: float = 15) -> None:
         """Take output until `wanted` is in `raw`, at or after the offset `since`."""

@@ -339,10 +339,13 @@ def test_a_killed_recorder_loses_nothing_that_it_has_written(kills: int, tmp_pat
         said, says = os.pipe()
         child = os.fork()
         if child == 0:
-            writer = RecordingWriter(str(path), EVERY)
-            for frame in frames_from(START + 1e5 * kill, 10_000):
-                writer.append(HOST, frame)
-                os.write(says, b".")
+            try:
+                writer = RecordingWriter(str(path), EVERY)
+                for frame in frames_from(START + 1e5 * kill, 10_000):
+                    writer.append(HOST, frame)
+                    os.write(says, b".")
+            finally:  # it must not go on as pytest, and kill process 0: the whole group
+                os._exit(1)
         os.close(says)
         os.read(said, 1)
         time.sleep(chance.random() / 100)
