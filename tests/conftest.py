@@ -25,6 +25,11 @@ from tests.patience import Deadline, count_waits
 
 MachineFactory = Callable[..., Machine]
 
+_OF_A_TERMINAL = (
+    "COLORFGBG", "KONSOLE_VERSION", "LC_TERMINAL", "NO_COLOR", "STY", "TERM_PROGRAM", "TMUX",
+    "VTE_VERSION",
+)  # fmt: skip
+"""Variables by which terminals and multiplexers say what they are."""
 NESTED = not in_first_namespace()
 """Whether the tests run in a PID namespace below the first, as in a container."""
 OURSELVES = (
@@ -91,7 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
     each of them longer than what it does.
 
     And have tmux and xterm start a shell that there is: that of a user like nobody is nologin. And
-    have programs find a terminal's own kind, where a runner of jobs says that it is dumb.
+    have programs find a terminal's own kind, where a runner of jobs says that it is dumb, and
+    nothing of the terminal in which the tests are run.
     """
     # A busy machine is no fault, and what is tried is the same in every run.
     hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
@@ -100,7 +106,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SHELL"] = "/bin/sh"
     if os.environ.get("TERM") == "dumb":
         del os.environ["TERM"]
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for name in ("PYTHONDONTWRITEBYTECODE", *_OF_A_TERMINAL):
+        os.environ.pop(name, None)
     if NESTED and not on_card(config):
         with suppress(BuildError):  # each test that needs it will say so
             os.environ.update(build.loading_cuda())

@@ -10,6 +10,7 @@ import pytest
 
 from gputop.errors import GputopError
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.text import date_time
 from gputop.recording.entries import SIZE, Entries
 from gputop.recording.reader import Recording
 from tests.conftest import rest_long
@@ -102,7 +103,7 @@ def test_what_is_damaged_ends_with_its_chunk(whole: Path) -> None:
     frames, losses = read(whole)
     assert frames == FRAMES[:40] + FRAMES[60:]
     [loss] = losses
-    assert loss.startswith("20 samples of node-07 from 2026-11-22 ")
+    assert loss.startswith(f"20 samples of node-07 from {date_time(FRAMES[40].time)} on")
     recording = Recording(whole)
     assert recording.at("node-07", FRAMES[55].time) == FRAMES[39]
     assert recording.losses == losses
