@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,13 @@ from gputop.model.machine.process_id import ProcessId
 _SERVER = "nvidia-cuda-mps-server"
 
 
+class _CachedMapping(NamedTuple):
+    context: CudaContext
+    used: tuple[CudaDevice, ...]
+    mps: bool | None
+    mapping: ProcessMapping
+
+
 class LogicalNames:
     """The mappings of the processes of one frame, each worked out when it is first needed.
 
@@ -33,28 +41,17 @@ class LogicalNames:
     ) -> None:
         """Prepare the mappings; `probed` are the CUDA driver's answers about these GPUs."""
         self._frame, self._probed = frame, probed
+        self._rows: dict[int, list[Process]] | None = None
         same = before is not None and before.machine == self.machine
-        self._mappings: dict[ProcessId, ProcessMapping] = {}
+        self._mappings: dict[ProcessId, _CachedMapping] = {}
         self._alike: dict[tuple[object, ...], ProcessMapping] = {}
         """The mappings by all that they depend on: the processes of a job have the same."""
-        self._before = before._alike if before is not None and same else {}
+        self._before = before._mappings if before is not None and same else {}
 
     @cached_property
     def machine(self) -> Machine:
         """What the mappings share."""
-        frame = self._frame
-        servers = {
-            process.pid: process.cuda_context.environ
-            for process in frame.processes
-            if process.cuda_context is not None and _is_server(process)
-        }
-        return Machine(
-            frame_devices(frame),
-            frame.driver_version,
-            self._probed,
-            tuple(servers.values()),
-            frame.host.surroundings,
-        )
+        return machine_of(self._frame, self._probed)
 
     @cached_property
     def _devices(self) -> dict[tuple[object, ...], CudaDevice]:
@@ -62,23 +59,16 @@ class LogicalNames:
             (gpu.uuid, *part.id[1:]): part for gpu in self.machine.devices for part in gpu.parts()
         }
 
-    @cached_property
-    def _rows(self) -> dict[int, list[Process]]:
-        """The rows that are of a process for sure, by its PID."""
-        rows: dict[int, list[Process]] = {}
-        for process in self._frame.processes:
-            if not process.elsewhere:
-                rows.setdefault(process.pid, []).append(process)
-        return rows
-
     def mapping(self, process: Process) -> ProcessMapping | None:
         """Return the mapping of a process; None if its CUDA context is not known (yet)."""
         if process.cuda_context is None:
             return None
         key = process.id
         if key not in self._mappings:
-            self._mappings[key] = self._work_out(process.pid, process.cuda_context)
-        return self._mappings[key]
+            self._mappings[key] = self._work_out(
+                process.pid, process.cuda_context, self._before.get(key)
+            )
+        return self._mappings[key].mapping
 
     def name(self, process: Process) -> str | None:
         """Return what a process calls the GPU of its row: `cuda:0`, or `cuda:0?` if that is only
@@ -92,7 +82,7 @@ class LogicalNames:
     def of(self, pid: int, context: CudaContext) -> ProcessMapping:
         """Return the mapping of a process that the frame need not list. A row that may be of
         another process with this PID, on the host, is not counted as its own."""
-        mapping = self._work_out(pid, context)
+        mapping = self._work_out(pid, context, None).mapping
         gpus = {row.gpu_uuid for row in self._frame.processes if row.pid == pid and row.elsewhere}
         labels = [device.label for device in self.machine.devices if device.uuid in gpus]
         if not labels:
@@ -100,25 +90,51 @@ class LogicalNames:
         advice = host_pid_advice(pid, labels)
         return msgspec.structs.replace(mapping, advice=(*mapping.advice, advice))
 
+    def _rows_of(self, pid: int) -> list[Process]:
+        if self._rows is None:
+            self._rows = {}
+            for process in self._frame.processes:
+                if not process.elsewhere:
+                    self._rows.setdefault(process.pid, []).append(process)
+        return self._rows.get(pid, [])
+
     def _device(self, process: Process) -> CudaDevice | None:
         device = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
         return self._devices.get(device) or self._devices.get((process.gpu_uuid, None, None))
 
-    def _work_out(self, pid: int, context: CudaContext) -> ProcessMapping:
-        rows = self._rows.get(pid, [])
+    def _work_out(
+        self, pid: int, context: CudaContext, before: _CachedMapping | None
+    ) -> _CachedMapping:
+        rows = self._rows_of(pid)
         # A graphics context heeds no variable, and an entry of 0 bytes is a peer's access.
         held = [row for row in rows if row.type != "G" and row.gpu_memory != 0]
         used = tuple(device for row in held if (device := self._device(row)) is not None)
         mps = any("M" in row.type for row in rows) if held else None
+        if before is not None and before[:3] == (context, used, mps):
+            return before
         machine = self.machine
         if any(map(_is_server, rows)):  # a server is not its own client
             machine = msgspec.structs.replace(machine, mps_servers=())
         alike = (msgspec.json.encode(context), used, mps, machine is self.machine)
         if alike not in self._alike:
-            self._alike[alike] = self._before.get(alike) or process_mapping(
-                context, machine, used, mps=mps
-            )
-        return self._alike[alike]
+            self._alike[alike] = process_mapping(context, machine, used, mps=mps)
+        return _CachedMapping(context, used, mps, self._alike[alike])
+
+
+def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
+    """Return what the mappings of all processes of a frame share."""
+    servers = {
+        process.pid: process.cuda_context.environ
+        for process in frame.processes
+        if process.cuda_context is not None and _is_server(process)
+    }
+    return Machine(
+        frame_devices(frame),
+        frame.driver_version,
+        probed,
+        tuple(servers.values()),
+        frame.host.surroundings,
+    )
 
 
 def _is_server(process: Process) -> bool:

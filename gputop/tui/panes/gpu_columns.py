@@ -181,14 +181,10 @@ class GpuColumns:
         return [percent_piece(getattr(line.subject.activity, name, None), self._glyphs)]
 
     def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
+        number, role = f"{line.gpu.index}", "text"
         if line.device is not None:
-            free = is_free(self._frame, line.gpu, line.device)
-            return [
-                (mig_number(line.gpu.index, *line.device.instance_ids), "good" if free else "quiet")
-            ]
-        return [
-            (f"{line.gpu.index}", "good" if is_free(self._frame, line.gpu, line.device) else "text")
-        ]
+            number, role = mig_number(line.gpu.index, *line.device.instance_ids), "quiet"
+        return [(number, "good" if is_free(self._frame, line.gpu, line.device) else role)]
 
     def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:
         if line.device is None:

@@ -43,8 +43,8 @@ def virtual_memory() -> VirtualMemory:
     """Return the machine's RAM. A container's file system may report more available than total."""
     with open("/proc/meminfo", "rb") as file:
         text = b"\n" + file.read()
-    names = (b"MemTotal", b"MemFree", b"MemAvailable")
-    total, free, available = (1024 * int((proc_field(text, name) or [b"0"])[0]) for name in names)
+    total, free = (1024 * int(proc_field(text, name)[0]) for name in (b"MemTotal", b"MemFree"))
+    available = 1024 * int((proc_field(text, b"MemAvailable") or [b"0"])[0])  # before Linux 3.14
     return VirtualMemory(total, available if 0 < available <= total else free)
 
 
