@@ -43,13 +43,14 @@ def start(here: Machine, words: str) -> subprocess.Popen[str]:
 
 
 def agent_of(pid: int) -> int:
-    """The agent that a gputop has started, once it is one. That of a snapshot is a copy of it."""
+    """The agent that a gputop has started, once it is one. That of a snapshot is a copy of it; of
+    other commands, a child that is not in its program yet looks so, and its parent waits for it."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
 
     def is_agent(child: int) -> bool:
         words = command_of(child)
-        copied = words == command_of(pid) and {b"--once", b"--json"} & {*words[-2:]}
-        return b"agent" in words or bool(copied)
+        copied = words == command_of(pid) and words[len(GPUTOP)] in (b"--once", b"--json")
+        return b"agent" in words or copied
 
     def found() -> int:
         children = [int(child) for child in path.read_text().split()]
