@@ -31,12 +31,18 @@ SMALLEST: list[dict[str, Any]] = json.loads(
     VECTORS_FILE.with_name("smallest.json").read_text(encoding="utf-8")
 )["cases"]
 NO_NAME = "it does not name CUDA_VISIBLE_DEVICES"
+OTHER_FORM = "YAML, JSON and units are not read: paste the value alone"
 REFUSED = {
     "docker-nvd": NO_NAME,
     "apptainer-env": "what apptainer starts it with is not in the text",
     "accel-only": NO_NAME,
     "deepspeed": NO_NAME,
-    "ds-both": "deepspeed --include localhost:2,3 train.py changes it",
+    "ds-both": "what deepspeed starts it with is not in the text",
+    "compose-map-1": OTHER_FORM,
+    "compose-map-2": OTHER_FORM,
+    "dockerfile": "what ENV does with CUDA_VISIBLE_DEVICES=0,1 is not followed",
+    "systemd": OTHER_FORM,
+    "csh": "what setenv does with CUDA_VISIBLE_DEVICES is not followed",
     "torchrun-env-after": "what torchrun does with CUDA_VISIBLE_DEVICES=2,3 is not followed",
     "pwsh-sp": "what $env:CUDA_VISIBLE_DEVICES does with $env:CUDA_VISIBLE_DEVICES is not followed",
     "tmux": "what tmux starts it with is not in the text",

@@ -47,21 +47,15 @@ _SETS = re.compile("export|declare|typeset|local|unset")
 _CHANGES = re.compile(rf"{_SETS.pattern}|read|mapfile|let|for|select|printf|getopts|\(\((?s:.*)")
 _WRAPS = re.compile("env|sudo|nohup|nice|timeout|stdbuf|setsid|exec|command|taskset|numactl|ionice")
 _ELSEWHERE = re.compile(
-    "s(?:run|batch|alloc|u|sh|ervice)|[qb]sub|jsrun|mosh|doas|runuser|systemd-run|systemctl|tmux|screen"
-    "|kubectl|(?:nvidia-)?docker(?:-compose)?|podman|nerdctl|apptainer|singularity|nvidia-smi|nvitop"
-    "|gpustat"
+    "(?:s(?:run|batch|alloc|u|sh|ervice)|[qb]sub|jsrun|mosh|doas|runuser|systemd-run|systemctl|tmux"
+    "|screen|kubectl|(?:nvidia-)?docker(?:-compose)?|podman|nerdctl|apptainer|singularity|nvitop|gpustat"
+    "|nvidia-smi) |accelerate .*--gpu[_-]ids|deepspeed .*(?: -[ieH] |--(?:inc|exc|num_|hostf))"
 )
 """Commands whose programs have other variables or other GPUs, or that do not read the variable."""
-_TAKES_NOT = re.compile(
-    "accelerate .*--gpu[_-]ids|deepspeed .*(?: -[ieH] |--(?:inc|exc|num_|hostf))"
-)
 _ALL_GPUS = re.compile(r"--gpus[ =][\"']?all\b|--device[ =]nvidia\.com/gpu=all\b")
 _CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
-_KEEPS = re.compile(
-    r"\S+ (?:(?:-[CghprTtUu] \S+|-\S+|\w+=\S*) )*?"
-    rf"(?:-[A-Za-z]*E[A-Za-z]*|--preserve-env(?:=\S*\b{NAME}\b\S*)?) "
-)
-"""A call of sudo with an option of its own that keeps the variable."""
+_KEEPS = re.compile(rf"-[A-Za-z]*E[A-Za-z]*|--preserve-env(?:=(?:.*,)?{NAME}(?:,.*)?)?")
+"""An option of sudo that keeps the variable."""
 _INSIDE = re.compile(r"(?:\$\(|`)[^)`]*(?:\bpython|\.py\b|\b(?:torchrun|accelerate|deepspeed)\b)")
 """A word that starts such a program to keep what it prints."""
 _READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
@@ -75,15 +69,12 @@ _NO_PROGRAM = re.compile(
 )
 
 
-class NotUnderstoodError(Exception):
+class UnclearError(Exception):
     """Nothing can be claimed; the message says which word of the text is why."""
 
 
-class Unknown(NamedTuple):
-    reason: str
-
-
-Value = str | Unknown | None
+Value = str | UnclearError | None
+"""Of a variable; None: unset. The error says why it cannot be known, if a program needs it."""
 
 
 class Program(NamedTuple):
@@ -97,39 +88,32 @@ class Shell:
 
     def __init__(self, text: str, inherited: Mapping[str, Value]) -> None:
         self.programs: list[Program] = []
-        self.settings: list[Program] = []
-        """What a program would be started with behind each command that sets the variable."""
-        self.inside: list[Program] = []
-        """What is started within a word; its command line is not read."""
+        """What it starts, and a program without a command behind each setting of the variable."""
         self._values, self._exported = dict(inherited), set(inherited)
-        self._varying: dict[str, Unknown] = {}
+        self._varying: dict[str, UnclearError] = {}
         plain = [*_commands(text)]
         for words, _, loose in plain:
             for name in _changed(words) if loose else ():
-                self._varying[name] = Unknown(f"{name} is set in a block, a pipe or a condition")
+                self._varying[name] = UnclearError(
+                    f"{name} is set in a block, a pipe or a condition"
+                )
         for words, kept, _ in plain:
             self._run(words, kept=kept)
 
     def look(self, name: str) -> Value:
-        unset = None if name in (NAME, ORDER) else Unknown(f"the text does not define ${name}")
+        unset = None if name in (NAME, ORDER) else UnclearError(f"the text does not define ${name}")
         return self._varying.get(name) or self._values.get(name, unset)
-
-    def _environ(self) -> dict[str, Value]:
-        """Return the variables that a program is started with."""
-        keys = {NAME, ORDER} & (self._exported | self._varying.keys())
-        return {NAME: None, ORDER: None} | {key: self.look(key) for key in keys}
 
     def _run(self, whole: list[str], *, kept: bool) -> None:
         """Follow a command; `kept`: what it prints is not only shown."""
         for word in filter(_INSIDE.search, whole):
-            environ = self._environ()
-            self.inside.append(Program([word], environ[NAME], environ[ORDER]))
+            raise UnclearError(f"what {shown(word)} starts is not followed")
         words, given, launcher = self._launched(whole)
         name, sets = _FOLDER.sub("", (words or [""])[0]), _SETS.fullmatch(launcher)
         if not words and (sets or not launcher):
             self._values |= given
             if NAME in given and (launcher != "export" or given[NAME] is not None):
-                self.settings.append(Program([], self.look(NAME), self.look(ORDER)))
+                self.programs.append(Program([], self.look(NAME), self.look(ORDER)))
             if launcher == "unset" or "-n" in whole:
                 self._exported -= given.keys()
             elif launcher == "export" or {"-x", "-gx"} & {*whole}:
@@ -145,12 +129,14 @@ class Shell:
         """Follow a command that uses no GPU, and may change variables."""
         line = " ".join([*words, ""])
         _check([name, *(word for word in words if kept or re.search(r"\$\(|`", word))])
-        self._values |= {key: Unknown(f"{name} gives {key} a value") for key in _changed(words)}
+        self._values |= {
+            key: UnclearError(f"{name} gives {key} a value") for key in _changed(words)
+        }
         if _READS_IN.match(line) and not _HARMLESS.search(line):
-            self._values = {NAME: Unknown(f"{shown(words)} may set it")}
-            self._exported |= {NAME}
             if name == "eval" or "<(" in line:
-                self.inside.append(Program(words, self.look(NAME), self.look(ORDER)))
+                raise UnclearError(f"what {shown(words)} starts is not followed")
+            self._values = {NAME: UnclearError(f"{shown(words)} may set it")}
+            self._exported |= {NAME}
 
     def _launched(self, words: list[str]) -> tuple[list[str], dict[str, Value], str]:
         """Return what `env`, `sudo` or `nohup` starts, its own variables, and the last of these."""
@@ -160,16 +146,18 @@ class Shell:
             if match and (sets or launcher in ("", "env", "sudo")):
                 own = not given.keys().isdisjoint(_READ.findall(match[3]))
                 why = f"{shown(match[0])} reads what its own line sets"
-                given[match[1]] = Unknown(why) if own else self._assigned(match)
+                given[match[1]] = UnclearError(why) if own else self._assigned(match)
             elif sets and (_IDENTIFIER.fullmatch(word) or word in ("-x", "-gx", "-n", "-g")):
                 given |= {word: None if launcher == "unset" else self.look(word)}
             elif _WRAPS.fullmatch(name) or (not launcher and not given and _SETS.fullmatch(name)):
                 launcher, sets = name, _SETS.fullmatch(name) is not None
-                if name == "sudo" and not _KEEPS.match(" ".join([*words, ""])):
-                    given = {NAME: None, ORDER: None}
+                if name == "sudo":
+                    before, given = given, {NAME: None, ORDER: None}
             elif launcher and not sets and re.match(r"-|[0-9][0-9.,:-]*[smhd]?$", word):
                 words = words[word in ("-u", "-g", "-s", "-a", "-o") and len(words) > 1 :]
-                if launcher == "env":
+                if launcher == "sudo" and _KEEPS.fullmatch(word):
+                    given = before
+                elif launcher == "env":
                     clears = {NAME, ORDER} if word in ("-i", "-") else {words[0].removeprefix("-u")}
                     given |= dict.fromkeys(clears)
             else:
@@ -179,30 +167,29 @@ class Shell:
 
     def _assigned(self, match: re.Match[str]) -> Value:
         if named(match[3]):
-            raise NotUnderstoodError(f"{shown(match[0])} only quotes the variable's name")
+            raise UnclearError(f"{shown(match[0])} only quotes the variable's name")
         if match[2] or match[3].startswith("(") or "\n" in match[3].replace("\\\n", ""):
-            return Unknown(f"{shown(match[0])} is not followed")
+            return UnclearError(f"{shown(match[0])} is not followed")
         return value_of(match[3], self.look)
 
     def _start(self, name: str, words: list[str], given: dict[str, Value]) -> None:
-        """Add a program; NotUnderstoodError for words of a sentence, or where it may be another."""
+        """Add a program; UnclearError for words of a sentence, or where it may be another."""
         wrong = [*filter(_PROSE.fullmatch, words), *filter(_NO_PROGRAM.fullmatch, words[:1])]
         if wrong:
-            raise NotUnderstoodError(f"it starts a command called {shown(wrong[:1])}")
-        environ = self._environ() | given
+            raise UnclearError(f"it starts a command called {shown(wrong[:1])}")
+        exported = {NAME, ORDER} & (self._exported | self._varying.keys())
+        environ = {NAME: None, ORDER: None} | {key: self.look(key) for key in exported} | given
         line = " ".join([name, *words[1:], ""])
         line = re.sub(r"(?<=[ =])([\"'])(\w+=[\w,-]*)\1(?= )", r"\2", line)
         if re.match(r"(?:docker|podman) run ", line) and named(line):
             why = "which GPUs the container gets is not in the text"
-            environ = {NAME: Unknown(why), ORDER: None}
+            environ = {NAME: UnclearError(why), ORDER: None}
             for match in _CONTAINER_SETS.finditer(line if _ALL_GPUS.search(line) else ""):
                 environ[match[1]] = self._assigned(match)
-        elif _ELSEWHERE.fullmatch(name):
+        elif _ELSEWHERE.match(line):
             if environ[NAME] is None and not named(line):
                 return
-            environ[NAME] = Unknown(f"what {name} starts it with is not in the text")
-        elif _TAKES_NOT.match(line):
-            environ[NAME] = Unknown(f"{shown(words)} changes it")
+            environ[NAME] = UnclearError(f"what {name} starts it with is not in the text")
         else:
             _check(words)
         self.programs.append(Program(words, environ[NAME], environ[ORDER]))
@@ -210,17 +197,17 @@ class Shell:
 
 def _check(words: list[str]) -> None:
     for word in filter(named, words):
-        raise NotUnderstoodError(f"what {shown(words[0])} does with {shown(word)} is not followed")
+        raise UnclearError(f"what {shown(words[0])} does with {shown(word)} is not followed")
 
 
 def _commands(text: str) -> Iterator[tuple[list[str], bool, bool]]:
-    """Yield the words of commands, if what one prints is kept, and if one may run more or less
-    often than once, or in a shell of its own."""
+    """Yield the words of commands, whether what one prints is kept, and whether it may run more
+    or less often than once, or in a shell of its own."""
     depth, maybe, last = 0, False, ""
     for words, before, after, writes in _split(text):
         maybe = before == "||" or (before == "&&" and (maybe or last in ("test", "grep", "[")))
         if words[0] in ("case", "function") or (after == "(" and len(words) == 1):
-            raise NotUnderstoodError(f"{shown(words)} is not followed")
+            raise UnclearError(f"{shown(words)} is not followed")
         while words and words[0] in _KEYWORDS:
             depth += (words[0] in _OPENS) - (words[0] in _CLOSES)
             if words[0] in ("for", "select"):
@@ -231,7 +218,7 @@ def _commands(text: str) -> Iterator[tuple[list[str], bool, bool]]:
             apart = before[:1] == "|" or after in ("|", "|&", "&")
             yield words, writes or "|" in after, depth > 0 or maybe or apart
     if depth:
-        raise NotUnderstoodError("a block has no end, or no start")
+        raise UnclearError("a block has no end, or no start")
 
 
 def _changed(words: list[str]) -> set[str]:
@@ -256,7 +243,7 @@ def _split(text: str) -> Iterator[tuple[list[str], str, str, bool]]:
     plain = _DOCUMENT.sub(lambda m: m[0] if named(m[5]) else m[1] + m[4], text + "\n")
     for token in _TOKEN.finditer(plain):
         if token["rest"] or named(token["target"] or ""):
-            raise NotUnderstoodError(f"{shown(token[0].split()[0])} cannot be followed to its end")
+            raise UnclearError(f"{shown(token[0].split()[0])} cannot be followed to its end")
         words += [token["word"]] if token["word"] else []
         writes |= re.search(r"^[^<]*>(?!&|\s*/dev/null)", token["target"] or "") is not None
         if operator := token["operator"]:
@@ -275,12 +262,12 @@ def value_of(raw: str, look: Callable[[str], Value], pieces: re.Pattern[str] = _
         if name:
             part = look(name) or match["default"] or ""
         elif piece in ("{", "~"[:bare]) or (piece[0] in "$`" and len(piece) > 1):
-            part = Unknown(f"{shown(raw[match.start() :])} is known only when it runs")
+            part = UnclearError(f"{shown(raw[match.start() :])} is known only when it runs")
         elif piece[0] == "\\" and (bare or piece[1] in '$`"\\\n'):
             part = piece[1].strip("\n")
         elif bare and piece[0] in "'\"":
             part = piece[1:-1] if piece[0] == "'" else value_of(piece[1:-1], look, _QUOTED)
         if len(text) > 512 or not isinstance(part, str):
-            return part if isinstance(part, Unknown) else Unknown("a value is too long")
+            return part if isinstance(part, UnclearError) else UnclearError("a value is too long")
         text += part
     return text
