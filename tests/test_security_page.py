@@ -18,7 +18,7 @@ CODE = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rgl
     ("words", "places"),
     [
         (r"\bsubprocess\.(?:Popen|run|call|check)", {"agent/program.py", "agent/probe.py",
-                                                       "tui/terminal/outside.py", "notify.py"}),
+                                                       "tui/terminal/app.py", "notify.py"}),
         (r"\bposix_spawn\(|os\.(?:exec\w+|system|popen|fork)\(",
          {"sources/child.py", "commands/run.py", "commands/reserve.py",
           "agent/process/keeper.py", "agent/process/reader.py"}),

@@ -38,7 +38,6 @@ from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
 from gputop.tui.terminal.key_queue import Alarm, SerialInput
-from gputop.tui.terminal.outside import alert, run_outside
 from gputop.tui.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         from gputop.notify import terminal_sequence  # seldom needed
 
         sequence = terminal_sequence(message.sentence, self.settings.notify, os.environ)
-        alert(self, sequence)
+        self.alert(sequence)
         if command := self.settings.notify_command:
             run = partial(self._run_notify_command, message.sentence, command)
             threading.Thread(target=run, name="notify", daemon=True).start()
@@ -398,5 +397,5 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
             return
         if login is not None:
             words = f"gputop: log in to {host} (Ctrl-C gives up)"
-            if run_outside(self, *login, words) == 0:
+            if self.run_outside(*login, words) == 0:
                 self._reconnect(machine)

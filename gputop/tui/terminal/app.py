@@ -11,9 +11,10 @@ What a terminal needs besides these is in `driver.py`, for a Textual that is sup
 import asyncio
 import os
 import signal
+import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from textual.app import App, ReturnType
@@ -31,6 +32,8 @@ from gputop.tui.terminal.compatibility import is_supported
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 _NO_COLOR = NoColor()
+_AFTERWARDS = 0.2
+"""Seconds until the event loop has seen a Ctrl-C that the terminal sent to both programs."""
 
 
 class TerminalApp(App[ReturnType]):
@@ -42,7 +45,7 @@ class TerminalApp(App[ReturnType]):
     """Called before the terminal is drawn on."""
     follows_background = False
     """Whether the theme goes by the terminal's background."""
-    heeds_interrupt = True
+    _heeds_interrupt = True
     """Whether SIGINT ends the app; False while another program on the terminal gets it."""
     crash: str | None = None
     """What to say of an internal error, once the terminal is restored."""
@@ -81,13 +84,39 @@ class TerminalApp(App[ReturnType]):
 
     def end_by(self, number: signal.Signals) -> None:
         """Exit with the status that a shell reports for a program that the signal ended."""
-        if number == signal.SIGINT and not self.heeds_interrupt:
+        if number == signal.SIGINT and not self._heeds_interrupt:
             return
         self.exit(return_code=128 + number)
 
-    def heed_interrupt(self) -> None:
-        """Let SIGINT end the app again."""
-        self.heeds_interrupt = True
+    def _heed_interrupt(self) -> None:
+        self._heeds_interrupt = True
+
+    def run_outside(
+        self, command: Sequence[str], environ: Mapping[str, str], words: str
+    ) -> int | None:
+        """Suspend the screen, print `words`, and run a program that asks on the terminal itself
+        (/dev/tty), as for a password. Return its exit status; None if it cannot be started. It has
+        no input and output: these would be those of another machine. Ctrl-C ends only that."""
+        self._heeds_interrupt = False
+        try:
+            with self.suspend():
+                os.write(2, f"{words}\n".encode(errors="replace"))
+                nothing = subprocess.DEVNULL
+                return subprocess.run(
+                    command, env=dict(environ), stdin=nothing, stdout=nothing, check=False
+                ).returncode
+        except OSError:
+            return None
+        finally:
+            self.set_timer(_AFTERWARDS, self._heed_interrupt)
+
+    def alert(self, sequence: str) -> None:
+        """Send the sequence of a notification between two pictures; ring the bell instead if this
+        Textual does not fit."""
+        if not is_supported():
+            self.bell()
+        elif sequence and self._driver is not None:
+            self._driver.write(sequence)
 
     def on_app_blur(self, event: AppBlur) -> None:
         """Leave the keys to the widget that has them. Textual would take them from it until the
