@@ -70,9 +70,9 @@ def show(
         from gputop.tui.app import GputopApp
         from gputop.tui.start import run
 
-        status, frame = run(feeds, session, splash.hand_over, make=make or GputopApp)
+        status, frame = run(feeds, session, splash.finish, make=make or GputopApp)
     finally:
-        splash.leave()
+        splash.finish(leave=True)
         close_all([feed.source for feed in feeds])
     if session.print_last and frame is not None and frame.problem is None:
         from gputop.export.table import table

@@ -37,11 +37,7 @@ _COLUMNS = ("gpu", "pid", "user", "gpu_memory", "sm_utilization", "age")
 
 
 class Splash:
-    """The first frame of a source, on a terminal that no screen draws on yet.
-
-    `hand_over` restores the terminal for the screen but leaves the picture; `leave` removes the
-    picture, too, if no screen came.
-    """
+    """The first frame of a source, on a terminal that no screen draws on yet."""
 
     def __init__(self, feeds: Sequence[Feed], user: str | None = None) -> None:
         """`feeds` are started; a frame is painted only if there is a single feed. `user`: the user
@@ -53,28 +49,21 @@ class Splash:
         self._handlers: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Take over the terminal, and paint. Call `leave` even if a signal ends this halfway."""
+        """Take over the terminal, and paint. Call `finish` even if a signal ends this halfway."""
         quiet = list(self._modes)
-        quiet[3] &= ~(
-            termios.ECHO | termios.ICANON
-        )  # keys are for the screen, which will read them
-        quiet[0] &= ~termios.ICRNL  # Enter stays a carriage return
+        # Keys are for the screen, which will read them; Enter stays a carriage return.
+        quiet[3] &= ~(termios.ECHO | termios.ICANON)
+        quiet[0] &= ~termios.ICRNL
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         for number in _ENDING:
             self._handlers[number] = signal.signal(number, _end)
         for feed in self._feeds:
             feed.listen(self._show)
 
-    def hand_over(self) -> None:
-        """Leave the terminal to the screen, which draws from now on."""
-        self._finish(leave=False)
-
-    def leave(self) -> None:
-        """Show what was on the terminal before, unless it has been handed over."""
-        self._finish(leave=True)
-
-    def _finish(self, leave: bool) -> None:
-        """Finish once. If the terminal takes no output, the painter waits, and keeps the lock."""
+    def finish(self, leave: bool = False) -> None:
+        """Restore the terminal, once: for the screen, which draws over the picture; or `leave`, and
+        show what was on it before. If the terminal takes no output, the painter waits, and keeps
+        the lock."""
         if self._over:
             return
         locked = self._lock.acquire(timeout=_TIMEOUT)
