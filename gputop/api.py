@@ -182,10 +182,9 @@ def choose(
     GputopError if CUDA has been started in this process, or nothing can be reserved; otherwise as
     `free`. After an error the variables are as they were.
     """
-    from gputop.allocation.gpu_watch import Watch
+    from gputop.allocation.gpu_watch import Watch, take
     from gputop.allocation.own import HELD, with_our_hold
     from gputop.allocation.reserve_watch import command_text, reserved
-    from gputop.allocation.taken import take
 
     request, seconds = _request(count, min_free, same_model), _seconds(wait)
     _require_no_cuda()

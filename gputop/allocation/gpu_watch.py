@@ -1,20 +1,25 @@
-"""Watches GPUs until there are enough for a job, or says why there are not."""
+"""Watches GPUs until there are enough for a job, or says why there are not; and the variables with
+which a program sees only what was picked."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from gputop.allocation.own import without_own
-from gputop.errors import DriverError, NotEnoughGpusError
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
+from gputop.errors import DriverError, GputopError, NotEnoughGpusError, SourceError
+from gputop.model.cuda.enumeration import PCI_BUS_ID
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of, value_of
 from gputop.model.health.free import is_free
+from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.text import short_name
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.text import plural, printable, short_name
 from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.opening import BRIEF, TABLE, open_source
@@ -24,6 +29,7 @@ from gputop.sources.ssh.names import HostName
 WINDOW = 2.0
 _MOST_FRAMES = 5
 """Frames in a window, at most."""
+_PLAIN = re.compile(r"[\w/-]+(?:,[\w/-]+)*", re.ASCII)
 
 
 class Picked(NamedTuple):
@@ -31,6 +37,19 @@ class Picked(NamedTuple):
 
     frame: Frame
     pick: GpuPick
+
+
+class Taken(NamedTuple):
+    """GPUs or MIG devices, and the variables with which a program sees only these."""
+
+    gpus: tuple[Gpu, ...]
+    """Of MIG devices the GPU of each."""
+    numbers: list[str]
+    """As in `GpuPick.numbers`."""
+    variables: dict[str, str]
+
+    def __str__(self) -> str:
+        return numbered(self.numbers)
 
 
 def tally(pick: GpuPick, request: PickRequest) -> str:
@@ -54,6 +73,35 @@ def not_enough(picked: Picked, request: PickRequest) -> NotEnoughGpusError:
     model = " of one model" if request.same_model and pick.suitable >= request.count else ""
     what = "slices" if pick.of_slices else "GPUs"
     return NotEnoughGpusError(f"not enough {what}{model}: {tally(pick, request)}", lines)
+
+
+def take(picked: Picked, request: PickRequest, by_uuid: bool) -> Taken:
+    """Return the GPUs. NotEnoughGpusError, and GputopError if no variable can name them."""
+    frame, pick = picked
+    if pick.parts is None or pick.gpus is None:
+        raise not_enough(picked, request)
+    value = value_of(frame, pick.parts, PCI_BUS_ID, by_uuid)
+    if value.text is None:
+        raise GputopError(str(value.note))
+    return Taken(pick.gpus, pick.numbers, {ORDER: PCI_BUS_ID, NAME: plain_value(value.text)})
+
+
+def indices_of(gpus: Sequence[Gpu]) -> str:
+    """Return `GPU 2`, or `GPUs 2, 6`."""
+    return numbered([str(gpu.index) for gpu in gpus])
+
+
+def numbered(numbers: Sequence[str]) -> str:
+    """Return the numbers of GPUs or MIG devices in words: `GPU 0:2`."""
+    return f"{plural(len(numbers), 'GPU')} {', '.join(numbers)}"
+
+
+def plain_value(value: str) -> str:
+    """Return a value for CUDA_VISIBLE_DEVICES. SourceError for one with characters that mean
+    something to a shell: the driver there made it, or a program that poses as one."""
+    if not _PLAIN.fullmatch(value):
+        raise SourceError(f"a GPU calls itself {printable(value, 100)!r}, which is not a UUID")
+    return value
 
 
 class Watch:

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from gputop.allocation.gpu_watch import WINDOW, Watch
+from gputop.allocation.gpu_watch import WINDOW, Taken, Watch, take
 from gputop.allocation.own import is_own, reserved_by, user_name
-from gputop.allocation.taken import Taken, take
 from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
 from gputop.model.machine.gpu import Reservation
 from gputop.model.machine.secrets import masked_words

@@ -8,8 +8,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from gputop.allocation.gpu_watch import Picked, Watch, not_enough, tally
-from gputop.allocation.taken import plain_value
+from gputop.allocation.gpu_watch import Picked, Watch, not_enough, plain_value, tally
 from gputop.commands.shared.hosts import complain_of, named, of_host, timeout_of
 from gputop.commands.shared.options import HOSTS_ONCE, JSON, PROMETHEUS_APART
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request

@@ -9,10 +9,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from gputop.allocation.gpu_watch import Watch
+from gputop.allocation.gpu_watch import Watch, take
 from gputop.allocation.own import HELD, with_our_hold
 from gputop.allocation.reserve_watch import command_text, reserved
-from gputop.allocation.taken import take
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import ProgramError, UsageError
 from gputop.model.machine.text import printable

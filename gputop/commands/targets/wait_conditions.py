@@ -9,9 +9,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gputop.allocation.gpu_watch import tally
+from gputop.allocation.gpu_watch import indices_of, numbered, tally
 from gputop.allocation.own import without_own
-from gputop.allocation.taken import indices_of, numbered
 from gputop.commands.targets.selection import ProcessSelection, ProcessSelector, gpus_of
 from gputop.errors import GputopError, SourceError, UsageError
 from gputop.model.conditions.ended import (
