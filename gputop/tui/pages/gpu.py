@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -153,12 +153,8 @@ def _summary(paper: Paper, frame: Frame, gpu: Gpu) -> Iterator[StyledLine]:
     """Yield a line for each question, and all findings: first, if the values are old. Nothing is
     said of what is not known."""
     lines = [line for each in findings(frame, gpu) for line in finding_lines(paper, each)]
-    if gpu.state == "answers":
-        yield from _answers(paper, frame, gpu)
-        yield from lines
-    else:
-        yield from lines
-        yield from _answers(paper, frame, gpu)
+    parts = [_answers(paper, frame, gpu), lines]
+    yield from chain(*(parts if gpu.state == "answers" else reversed(parts)))
     if not lines and gpu.state == "answers" and frame.reported_by is None:
         yield from paper.labelled("health", "nothing found")
 
@@ -229,23 +225,16 @@ def _section(paper: Paper, gpu: Gpu, metrics: Sequence[Metric[Gpu]]) -> Iterator
         why = "not queried" if gpu.state == "asleep" else "not supported by this card or driver"
         yield from paper.quiet(why)
         return
-    width = paper.width
-    room = (width - 1) // max(1, width // _CELL)
-    line: StyledLine = []
-    for metric in metrics:
-        cell = _cell(paper, metric, gpu)
-        if width_of(cell) > room - 1:
-            if line:
-                yield line
-            yield cell
-            line = []
+    count = max(1, paper.width // _CELL)
+    room = (paper.width - 1) // count
+    cells = (_cell(paper, metric, gpu) for metric in metrics)
+    for is_wide, run in groupby(cells, lambda cell: width_of(cell) >= room):
+        if is_wide:
+            yield from run
             continue
-        line = [*line, *crop_or_pad(cell, room, paper.glyphs.ellipsis, left=True)]
-        if width_of(line) > width - room:
-            yield line
-            line = []
-    if line:
-        yield line
+        padded = [crop_or_pad(cell, room, paper.glyphs.ellipsis, left=True) for cell in run]
+        for n in range(0, len(padded), count):
+            yield [piece for cell in padded[n : n + count] for piece in cell]
 
 
 def _cell(paper: Paper, metric: Metric[Gpu], gpu: Gpu) -> StyledLine:
