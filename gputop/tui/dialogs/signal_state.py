@@ -89,11 +89,10 @@ class SignalDialogState:
         self._checks: dict[ProcessId, Verdict] = {}
         self._verdicts: dict[tuple[str, ProcessId], Verdict] = {}
         """What became of the processes, by the id of the request and the process."""
-        self._error = ""
-        """Why the last request has no verdicts."""
+        self._error = obstacle
+        """Why nothing can be sent; once something was, why the last request has no verdicts."""
         self._missing: set[ProcessId] = set()
         self._below: Mapping[int, int] = {}
-        self._obstacle = obstacle
 
     @property
     def processes(self) -> tuple[SignalTarget, ...]:
@@ -132,8 +131,9 @@ class SignalDialogState:
     @property
     def obstacle(self) -> str:
         """Why the signal cannot be sent to any of the processes; empty if it can."""
-        many = len(self.processes) >= MOST_TARGETS
-        return self._obstacle or (_too_many(len(self.processes)) if many else "")
+        count = len(self.processes)
+        too_many = f"these are {count} processes: choose fewer than {MOST_TARGETS} at a time"
+        return self._error or (too_many if count >= MOST_TARGETS else "")
 
     @property
     def waiting(self) -> int:
@@ -190,9 +190,8 @@ class SignalDialogState:
     def kill(self, request_id: str) -> Signal | None:
         """Return the SIGKILL request for those that live on; it needs no second confirmation."""
         targets = tuple(self._target(process) for process in self.living)
-        return (
-            self._recorded(Signal(request_id, targets, signal.SIGKILL, GRACE)) if targets else None
-        )
+        request = Signal(request_id, targets, signal.SIGKILL, GRACE)
+        return self._recorded(request) if targets else None
 
     def handle(self, frame: Frame) -> None:
         """Take in which of the processes are still on a GPU."""
@@ -208,10 +207,7 @@ class SignalDialogState:
         if self.lost:
             return
         if reply.error is not None and reply.request == last:
-            if self.sent:
-                self._error = reply.error
-            else:
-                self._obstacle = reply.error
+            self._error = reply.error
         elif reply.request != first:
             for verdict in reply.verdicts:
                 self._verdicts[reply.request, verdict.process] = verdict
@@ -375,7 +371,3 @@ def _below(parents: Mapping[int, int | None]) -> dict[int, int]:
             visited.add(above)
             above = parents[above]
     return below
-
-
-def _too_many(number: int) -> str:
-    return f"these are {number} processes: choose fewer than {MOST_TARGETS} at a time"
