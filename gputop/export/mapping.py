@@ -1,28 +1,4 @@
-"""`gputop map`: what a CUDA_VISIBLE_DEVICES means, as text and as JSON.
-
-value, order    the variables; null: unset, or not known for a process (`process.variables`)
-unknown         only for a line of which nothing can be claimed: why; value and devices are null
-certainty       of the order: exact, expected, predicted, unknown
-documented      false: sources are silent on the value, or disagree
-devices         the k-th is cuda:k: logical, gpu (nvidia-smi's index), uuid, mig_uuid,
-                pci_bus_id, names (by framework); null if certainty is unknown
-set             if devices is null: index or MIG UUID of each visible device, null: not known
-stopped_at      position (from 0), entry and reason if CUDA stopped reading before the end
-hidden          gpu, uuid, mig_uuid, reason
-advice          findings: level (error, warning, info), code, text, advice (empty)
-layers          only if asked for: tensorflow, jax, local_rank, device (each a list of name, gpu,
-                uuid, mig_uuid, memory_limit in bytes; null if not asked for, or with an error and
-                a message), memory (gpu, uuid, mig_uuid, fraction, bytes, fits; fraction null: for
-                TensorFlow's logical devices together)
-process         only for a process (`--pid`): variables (read, or why they are not known: private,
-                overwritten, too long, gone), evidence (confirmed, contradicted, ambiguous,
-                inferred, unused, unread, unknown), because, names (gpu, gi, ci, name: its name for
-                each device on which the driver sees it; a `?` at the end: likely), reach (gpus: the
-                indices of the GPUs that it can reach, null: not known; because), mps (whether an
-                MPS server numbers its GPUs)
-verified        only if asked for: ok (whether the CUDA driver itself agrees; null: not known),
-                reason
-"""
+"""`gputop map`: what a CUDA_VISIBLE_DEVICES means, as text and as JSON (manual/json.md)."""
 
 from __future__ import annotations
 

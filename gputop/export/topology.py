@@ -1,15 +1,4 @@
-"""`gputop topo`: how the GPUs are connected and where they are, as text and as JSON.
-
-gpus    a list of gpu (nvidia-smi's index), uuid, name, pci_bus_id, and
-        cpus           the CPUs of its NUMA node, as `taskset -c` takes them
-        usable_cpus    those of these CPUs that your processes may use; null: none, or not known
-        numa           the NUMA node of those CPUs
-        gpu_numa       the NUMA node of the GPU's own memory (Grace Hopper); null on others
-links   a row and a column for each GPU, by index, as `nvidia-smi topo -m` says (`X`: itself)
-p2p     likewise: whether the GPU of the row can read and write the memory of the column's GPU
-
-null means not known; links and p2p as a whole are null if the driver did not answer in time.
-"""
+"""`gputop topo`: how the GPUs are connected and where, as text and as JSON (manual/json.md)."""
 
 from __future__ import annotations
 

@@ -1,17 +1,4 @@
-"""`gputop usage`: who held GPUs, as a table, JSON or CSV; and sentences on what is not known.
-
-JSON has `by`, `since` and `until` (seconds since the epoch), `rows` and `total`, and
-
-unheld_gpu_hours   hours in which no process held a GPU, or a part of it
-unheld_kwh         the energy of those hours as far as known, null if none is
-unknown_gpu_hours  hours of which it is not known whether the GPU was held, by reason: silent,
-                   unlisted, instance (`model.usage.count`)
-hosts              for each host: recorded, missing and unread seconds, and the number of gaps
-losses             what is damaged in the recording, in words
-
-A row has a field for each column of its grouping, null for what is not known, and the fields of
-`FIGURES`.
-"""
+"""`gputop usage`: who held GPUs, what is not known; as a table, JSON (manual/json.md) or CSV."""
 
 from __future__ import annotations
 
