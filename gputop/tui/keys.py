@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from textual.app import App
 from textual.binding import Binding, BindingType
 
 from gputop.tui.key_names import names_of
@@ -149,10 +150,10 @@ ONLY_NOW = ("signal", "mark", "verify", "pause")
 """Actions that do nothing in the past but say so, or that lead back to now."""
 
 
-def first_keys(instant: Instant, own: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what the line of keys begins with; `own`: the keys that the user has given, by id."""
+def first_keys(instant: Instant, app: App[Any]) -> list[tuple[str, str]]:
+    """Return what the line of keys begins with."""
     groups = (APP_BINDINGS, MAIN_BINDINGS, REPLAY_BINDINGS)
-    keys = {binding.id: binding.key.partition(",")[0] for binding in keyed(own, *groups)}
+    keys = {binding.id: binding.key.partition(",")[0] for binding in keyed(app, *groups)}
     return [(names_of([keys[id_] for id_ in ids.split()], Lines.glyphs, 12), word)
             for ids, word in _FIRST[instant]]  # fmt: skip
 

@@ -135,7 +135,7 @@ class MainScreen(MappingKeys, TableScreen):
             words = [(key, word) for key, word in words if word != "pause"]
         if self._leave is not None:
             words = [(key, "hosts" if word == "quit" else word) for key, word in words]
-        return [*first_keys(instant, self.settings.keys), *words]
+        return [*first_keys(instant, self.app), *words]
 
     def on_descendant_focus(self) -> None:
         """Show the keys that work now, as an editor has its own."""

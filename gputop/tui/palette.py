@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 
 from gputop.settings import Session
@@ -60,21 +59,21 @@ _ENTER = Binding("enter", "", "Choose what is selected")
 _SCREENS = tuple(kind for kind in _WHERE if kind is not ModalScreen)
 
 
-def described(settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:
+def described(app: App[None], settings: Session, *groups: Iterable[BindingType]) -> list[Binding]:
     """Return bindings with the user's keys, without those that do nothing in a read-only gputop."""
-    bindings = keyed(settings.keys, *groups)
+    bindings = keyed(app, *groups)
     return [b for b in bindings if not (settings.readonly and b.action == "signal")]
 
 
 def keys_of(app: App[None], settings: Session, screen: Screen[Any], moment: Moment) -> ScreenKeys:
     """Return the keys that do something on a screen now, for its help."""
     kinds = (kind for kind in type(screen).__mro__ if kind.__module__.startswith("gputop"))
-    own = described(settings, *(vars(kind).get("BINDINGS", ()) for kind in kinds))
-    bindings = [key for key in own if _is_offered(app, screen, key)]
+    own = described(app, settings, *(vars(kind).get("BINDINGS", ()) for kind in kinds))
+    bindings = [key for key in own if _is_offered(screen, key)]
     if isinstance(screen, ModalScreen):
         bindings.insert(0, _ENTER)
     else:
-        bindings += [key for key in described(settings, app.BINDINGS) if works(app, key)]
+        bindings += [key for key in described(app, settings, app.BINDINGS) if works(app, key)]
     where = next(where for kind, where in _WHERE.items() if isinstance(screen, kind))
     if isinstance(screen, MainScreen):
         where = _MOMENTS.get(moment, where)
@@ -90,12 +89,10 @@ def keys_of(app: App[None], settings: Session, screen: Screen[Any], moment: Mome
     return ScreenKeys(where, [*_unshadowed(bindings)], moves)
 
 
-def _is_offered(app: App[None], screen: Screen[Any], binding: Binding) -> bool:
-    if isinstance(screen, TableScreen):
+def _is_offered(screen: Screen[Any], binding: Binding) -> bool:
+    if isinstance(screen, TableScreen | PageScreen):
         return screen.offers(binding)
-    if isinstance(screen, PageScreen) and not binding.action.startswith("app."):
-        return screen.offers(binding.action)
-    return works(app if binding.action.startswith("app.") else screen, binding)
+    return works(screen, binding)
 
 
 def _in_the_past(binding: Binding) -> Binding:
@@ -126,10 +123,9 @@ def system_commands(
     """Return the actions of all keys of a screen, each once, and the themes by name."""
     of_screen = screen.BINDINGS if isinstance(screen, _SCREENS) else ()
     actions: dict[str, list[Binding]] = {}
-    for binding in described(settings, of_screen, app.BINDINGS):
-        owner: DOMNode = app if binding.action.startswith("app.") else screen
+    for binding in described(app, settings, of_screen, app.BINDINGS):
         # A digit is typed; `elsewhere` only says where a key works.
-        if binding.action.startswith(("pid", "elsewhere")) or not works(owner, binding):
+        if binding.action.startswith(("pid", "elsewhere")) or not works(screen, binding):
             continue
         words = _SYNONYMS.get(binding.action, binding.description.lower())
         actions.setdefault(words, []).append(binding)

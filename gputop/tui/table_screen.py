@@ -113,8 +113,8 @@ class TableScreen(Screen[None]):
         return not is_refused and works(self, binding)
 
     def key_words(self) -> list[tuple[str, str]]:
-        own = [b for b in keyed(self.settings.keys, self.BINDINGS) if self.offers(b)]
-        of_app = [b for b in keyed(self.settings.keys, self.app.BINDINGS) if self.offers(b)]
+        own = [b for b in keyed(self.app, self.BINDINGS) if self.offers(b)]
+        of_app = [b for b in keyed(self.app, self.app.BINDINGS) if self.offers(b)]
         return key_words([*own[: self.FIRST], *of_app, *own[self.FIRST :]])
 
     def close_filter(self) -> None:

@@ -22,7 +22,7 @@ from gputop.tui.keys import following
 from gputop.tui.panes.editor import Editor
 from gputop.tui.panes.heading import KeyLine, key_words
 from gputop.tui.panes.lines import MOVES, Lines
-from gputop.tui.terminal.key_queue import keyed, own_keys
+from gputop.tui.terminal.key_queue import keyed
 
 R = TypeVar("R")
 PANE_NAMES: dict[str, str] = {
@@ -77,11 +77,9 @@ class ListDialog(ModalScreen[R | None]):
 
     def keys(self) -> Iterable[KeyLine]:
         """Make the line of keys: those of this dialog, then those of every one."""
-        own = own_keys(self.app)
-        of_every = ListDialog.BINDINGS
-        further = self.BINDINGS if self.BINDINGS is not of_every else []
-        words = [*key_words(keyed(own, further)), ("Enter", self.ENTER)]
-        words += key_words(keyed(own, of_every))
+        own: list[BindingType] = vars(type(self)).get("BINDINGS", [])
+        words = [*key_words(keyed(self.app, own)), ("Enter", self.ENTER)]
+        words += key_words(keyed(self.app, ListDialog.BINDINGS))
         yield KeyLine(words, (self.ENTER, "cancel"), id="list-keys")
 
     def on_mount(self) -> None:

@@ -7,18 +7,18 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
 from gputop.tui.keys import first_keys
 from gputop.tui.messages import Note
-from gputop.tui.panes.heading import PageKeys, described_key, key_words
+from gputop.tui.panes.heading import PageKeys, described_key, key_words, works
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import Paper
 from gputop.tui.snapshot import Snapshot
-from gputop.tui.terminal.key_queue import keyed, own_keys
+from gputop.tui.terminal.key_queue import keyed
 
 R = TypeVar("R")
 _key = partial(described_key, "Pages", area="page")
@@ -52,13 +52,13 @@ class PageScreen(Screen[R]):
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""
-        own = [b for b in keyed(own_keys(self.app), self.BINDINGS) if self.offers(b.action)]
+        own = [b for b in keyed(self.app, self.BINDINGS) if self.offers(b)]
         return [*key_words(own), *self.MORE_KEYS]
 
     @property
     def _all_keys(self) -> list[tuple[str, str]]:
         """The keys of the last line, after those that move in time if it is not now."""
-        times = first_keys(self.shown.instant, own_keys(self.app)) if self.shown else ()
+        times = first_keys(self.shown.instant, self.app) if self.shown else ()
         return [*(time for time in times if time[1] != "now"), *self.key_words()]
 
     def on_mount(self) -> None:
@@ -67,9 +67,9 @@ class PageScreen(Screen[R]):
     def on_resize(self) -> None:
         self.draw()
 
-    def offers(self, action: str) -> bool:
+    def offers(self, binding: Binding) -> bool:
         """Return whether its key is among those below; one that is not may still answer."""
-        return bool(self.check_action(action, ()))
+        return works(self, binding)
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -52,7 +52,7 @@ class GraphScreen(PageScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Turn off some keys for one GPU: its metrics share no plot, and are all in sight."""
-        return self._gpu is None or action.partition("(")[0] not in ("metric", "overlay")
+        return self._gpu is None or action not in ("metric", "overlay")
 
     @property
     def graph(self) -> Graph:

@@ -32,7 +32,7 @@ from gputop.tui.panes.mapping_state import MappingState
 from gputop.tui.panes.page import Page
 from gputop.tui.panes.table import Table
 from gputop.tui.snapshot import Snapshot
-from gputop.tui.terminal.key_queue import keyed, own_keys
+from gputop.tui.terminal.key_queue import keyed
 
 
 class _Field(NamedTuple):
@@ -113,7 +113,7 @@ class MappingScreen(MappingKeys):
 
     @property
     def _words(self) -> list[tuple[str, str]]:
-        return [*key_words(keyed(own_keys(self.app), self.BINDINGS)), ("Tab", "next table")]
+        return [*key_words(keyed(self.app, self.BINDINGS)), ("Tab", "next table")]
 
     def show_frame(self, shown: Snapshot) -> None:
         """Show another frame, which the state has taken in already."""

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from gputop.model.machine.frame import Problem
 from gputop.tui.keys import APP_BINDINGS
 from gputop.tui.panes.heading import PageKeys, key_words, works
-from gputop.tui.terminal.key_queue import keyed, own_keys
+from gputop.tui.terminal.key_queue import keyed
 
 
 class ProblemScreen(Screen[None]):
@@ -36,9 +36,8 @@ class ProblemScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._content, id="problem")
-        keys = own_keys(self.app)
-        own = (b for b in keyed(keys, self.BINDINGS) if works(self.app, b))
-        of_app = (b for b in keyed(keys, APP_BINDINGS) if b.id in ("app.help", "app.quit"))
+        own = (b for b in keyed(self.app, self.BINDINGS) if works(self, b))
+        of_app = (b for b in keyed(self.app, APP_BINDINGS) if b.id in ("app.help", "app.quit"))
         yield PageKeys(key_words([*own, *of_app]), with_notes=True)
 
     def show_problem(self, host: str, problem: Problem, tries: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 
 from gputop.model.machine.detail import ProcessStack
 from gputop.model.machine.frame import Frame, ProcessKey
@@ -61,10 +61,11 @@ class ProcessScreen(PageScreen[None]):
         self._asked: float | None = None
         """Time of the frame at which details were asked for."""
 
-    def offers(self, action: str) -> bool:
-        if action in ("signal", "stack", "values") and self._state.moment != "now":
+    def offers(self, binding: Binding) -> bool:
+        action, state = binding.action, self._state
+        if action in ("signal", "stack", "values") and state.moment != "now":
             return False
-        if action == "stack" and not self._state.can_be_read:
+        if action == "stack" and not state.can_be_read:
             return False
         return not (self._readonly and action == "signal")
 

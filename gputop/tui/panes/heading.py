@@ -187,7 +187,9 @@ def described_key(
 
 def works(node: DOMNode, binding: Binding) -> bool:
     """Return whether a key of a screen or of the app does something there now."""
-    return bool(node.check_action(binding.action.removeprefix("app.").partition("(")[0], ()))
+    action = binding.action.partition("(")[0]
+    owner = node.app if action.startswith("app.") else node
+    return bool(owner.check_action(action.removeprefix("app."), ()))
 
 
 def key_words(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:

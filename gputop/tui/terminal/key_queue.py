@@ -35,8 +35,9 @@ _NOT_YET = 0.005
 _TYPED = (events.Key, events.Paste, events.MouseEvent)
 
 
-def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Binding]:
-    """Return bindings with the keys that the user has given them, by id."""
+def keyed(app: App[Any], *groups: Iterable[BindingType]) -> list[Binding]:
+    """Return bindings with the keys that the user has given them."""
+    keys = app.own_keys if isinstance(app, SerialInput) else {}
     return [
         replace(binding, key=key, key_display=None)
         if (key := keys.get(binding.id or ""))
@@ -45,11 +46,6 @@ def keyed(keys: Mapping[str, str], *groups: Iterable[BindingType]) -> list[Bindi
         for binding in group
         if isinstance(binding, Binding)
     ]
-
-
-def own_keys(app: App[Any]) -> Mapping[str, str]:
-    """Return the keys that the user has given to bindings, by id."""
-    return app.own_keys if isinstance(app, SerialInput) else {}
 
 
 class KeyBindingsOnly(Widget):
