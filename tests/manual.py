@@ -44,7 +44,6 @@ from gputop.tui.app import GputopApp
 from gputop.tui.glyphs import UNICODE
 from gputop.tui.keys import HOSTS_BINDINGS, REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
-from gputop.tui.pages.glossary import sections
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
@@ -52,6 +51,7 @@ from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.pages.screen_help import sections
 
 README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.S)

@@ -25,10 +25,10 @@ from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.help import HelpScreen
-from gputop.tui.pages.help_keys import ScreenKeys
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.pages.screen_help import ScreenKeys
 from gputop.tui.panes.heading import works
 from gputop.tui.panes.lines import Lines
 from gputop.tui.table_screen import TableScreen

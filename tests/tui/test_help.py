@@ -15,13 +15,13 @@ from gputop.tui.glyphs import UNICODE
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.keys import REPLAY_BINDINGS
 from gputop.tui.main import MainScreen
-from gputop.tui.pages.glossary import sections
 from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.help import HelpScreen
 from gputop.tui.pages.mapping import MappingScreen
 from gputop.tui.pages.process import ProcessScreen
+from gputop.tui.pages.screen_help import sections
 from gputop.tui.panes.page import Page
 from tests.builders_tui import NOON, Screenful, frame_of, process_of, shown
 from tests.conftest import rest_long

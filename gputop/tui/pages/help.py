@@ -17,9 +17,8 @@ from textual.widgets import Input
 from gputop.manual import TOPICS, laid_out, page
 from gputop.model.machine.text import printable
 from gputop.tui.keys import following
-from gputop.tui.pages import glossary
 from gputop.tui.pages.base import PageScreen
-from gputop.tui.pages.help_keys import KeyEntry, ScreenKeys
+from gputop.tui.pages.screen_help import KeyEntry, ScreenKeys, sections
 from gputop.tui.panes.choices import ChoicePage
 from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import Editor
@@ -31,7 +30,7 @@ from gputop.tui.snapshot import Snapshot
 _TWO, _TWO_OF_WORDS = 76, 150
 """From so many cells on there is room for two columns of keys, and of words."""
 _KEY, _WORD = 10, 20
-"""Cells of the keys of a binding, and of a word of the glossary."""
+"""Cells of the keys of a binding, and of a word of the screen."""
 _MOST = 60
 """Characters of a word to search for."""
 _KEYS, _CONTENTS = "", "contents"
@@ -249,7 +248,7 @@ def _words(paper: Paper) -> Iterator[StyledLine]:
     """Yield every word of the screen with its meaning, each section in two columns if they fit."""
     count = 2 if paper.width >= _TWO_OF_WORDS else 1
     part = paper._replace(width=paper.width // count)
-    for heading, definitions in glossary.sections(paper.glyphs):
+    for heading, definitions in sections(paper.glyphs):
         yield from title(heading)
         words = list(definitions)
         half = -(-len(words) // count)
