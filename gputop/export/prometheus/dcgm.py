@@ -1,14 +1,8 @@
 """The default metrics of NVIDIA's dcgm-exporter: its names, labels and units, for dashboards that
-are made for it.
+are made for it. How the values differ, and what is missing, is in manual/prometheus.md.
 
 Source: dcgm-exporter's etc/default-counters.csv, METRICS.md and rendermetrics/render_metrics.go
-(2026); `Hostname` became `hostname` in its #655, and both are here. Left out, since gputop does not
-know them: DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL and DCGM_FI_DEV_VGPU_LICENSE_STATUS.
-
-Differences: energy is counted since gputop's start, not the driver's; XIDs are those since gputop's
-start, in gputop's words; counters of dcgm-exporter have the TYPE untyped, because prometheus_client
-requires the name of a counter to end in `_total`. `hpc_job`, `pod`, `namespace` and `container` are
-of the processes that are seen, and not what a scheduler has handed out.
+(2026); `Hostname` became `hostname` in its #655, and both are here.
 """
 
 from __future__ import annotations
@@ -29,6 +23,7 @@ from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.metric import Metric
 
 _COUNTER = "unknown"
+"""The type of counters: prometheus_client requires the name of others to end in `_total`."""
 _OF_COMPUTE_INSTANCE = re.compile(r"^\d+c\.", re.ASCII)
 """How a profile begins if the compute instance is only a part of its GPU instance."""
 
