@@ -96,7 +96,8 @@ class BrowserServer:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-        runner = web.ServerRunner(self._server(), shutdown_timeout=_SHUTDOWN)
+        self._connections = _BoundedServer(self._answer, access_log=None, keepalive_timeout=_ASKING)
+        runner = web.ServerRunner(self._connections, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, port).start()
@@ -106,10 +107,6 @@ class BrowserServer:
             self._code = WSCloseCode.GOING_AWAY
             await self._seats.clear()
             await runner.cleanup()
-
-    def _server(self) -> _BoundedServer:
-        self._connections = _BoundedServer(self._answer, access_log=None, keepalive_timeout=_ASKING)
-        return self._connections
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; report an error of ours in one line."""
