@@ -144,10 +144,8 @@ class MappingScreen(MappingKeys):
     def show_mapping(self) -> None:
         query, editor = self.mapping.query, self.query_one(ValueInput)
         editor.show_state()
-        order = self.query_one("#order", Editor)
-        if order.value != harmless(query.order or ""):
-            with self.prevent(Input.Changed):
-                order.value = harmless(query.order or "")
+        with self.prevent(Input.Changed):
+            self.query_one("#order", Editor).value = query.order or ""
         name = "Shell line" if self.mapping.result.is_line else "CUDA_VISIBLE_DEVICES"
         name = "CUDA_VISIBLE_DEVICES is unset" if query.text is None else name
         self.query_one("#whole-name", Label).show([(f" {name:<27} ", "text")])
@@ -197,7 +195,7 @@ class MappingScreen(MappingKeys):
         fields = {**self.mapping.fields, name: text.strip()}
         try:
             layers = _layers(fields)
-        except UsageError as error:
+        except (UsageError, ValueError) as error:
             self._show_error(name, _HINTS.get(name, str(error)))
             return
         self._show_error(name, "")
@@ -215,12 +213,13 @@ class MappingScreen(MappingKeys):
 
     def _arrange(self) -> None:
         """Share the lines: the fields first, then all rows, if they fit."""
-        fields = list(self.query(".field"))
-        room = self.size.height - 2 - len(fields)
-        for number, field in enumerate(fields):
-            field.display = number == 0 or room >= 2 * _MORE
-        if room < 2 * _MORE:
-            room += len(fields) - 1
+        _, *fields = self.query(".field")
+        room = self.size.height - 3 - len(fields)
+        has_fields = room >= 2 * _MORE
+        for field in fields:
+            field.display = has_fields
+        if not has_fields:
+            room += len(fields)
         logical, physical = self.query_one(LogicalTable), self.query_one(PhysicalTable)
         most = max(1, room - max(1, min(_MORE, room // 3)))
         needs = [logical.needed, physical.needed]
@@ -239,18 +238,13 @@ class MappingScreen(MappingKeys):
 
 
 def _layers(fields: dict[str, str]) -> Layers:
-    """Return what the fields say that have a text."""
+    """Return what the fields say that have a text. UsageError, ValueError for no number."""
     typed = defaultdict(str, fields)
-    try:
-        fraction = float(typed["fraction"]) if typed["fraction"] else None
-        rank = int(typed["local-rank"]) if typed["local-rank"] else None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     return read_layers(
         typed["tf-visible"] or None,
         [gpu.strip() for gpu in typed["tf-logical"].split(";") if gpu.strip()],
-        fraction,
+        float(typed["fraction"]) if typed["fraction"] else None,
         jax_visible=typed["jax-visible"] or None,
-        local_rank=rank,
+        local_rank=int(typed["local-rank"]) if typed["local-rank"] else None,
         device=typed["request"] or None,
     )
