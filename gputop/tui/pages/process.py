@@ -85,8 +85,9 @@ class ProcessScreen(PageScreen[None]):
         state = self._state
         if state.can_be_read and not state.stack_wanted:
             state.stack_wanted = True
-            self._request(Stack(state.key.process, self._stack_id), self._receive_stack)
-        self._go_to_stack()
+            self._request(Stack(state.key.process, self._stack_id), self._receive)
+        self.draw()
+        self.query_one(Page).go_to_section(STACK)
 
     def show_frame(self, shown: Snapshot) -> None:
         state = self._state
@@ -101,29 +102,23 @@ class ProcessScreen(PageScreen[None]):
         if self.is_mounted and state.can_be_read != could_be_read:
             self.query_one(PageKeys).show(self._all_keys)
 
-    def _receive_detail(self, reply: Reply) -> None:
-        """Show details, if they are those of this process: another may have had its PID."""
-        state = self._state
+    def _receive(self, reply: Reply) -> None:
+        """Show details or the stack, if they are those of this process, or why there are none:
+        another process may have had its PID."""
+        state, detail, stack = self._state, reply.detail, reply.stack
         if state.moment != "now" or not self.is_attached:
             return
-        if reply.error is not None:
-            state.refused = reply.error
-            self.draw()
-        if state.take_detail(reply.detail):
-            self.draw()
-            if self._at_environment:
-                self.query_one(Page).go_to_section(ENVIRONMENT)
-                self._at_environment = False
-
-    def _receive_stack(self, reply: Reply) -> None:
-        """Show the stack, if it is that of this process, or why there is none."""
-        state, stack = self._state, reply.stack
-        if state.moment != "now" or not self.is_attached:
-            return
-        if reply.error is not None:
+        if reply.error is not None and reply.request == self._stack_id:
             stack = ProcessStack(state.key.process, problem=reply.error)
-        if state.take_stack(stack):
-            self._go_to_stack()
+        elif reply.error is not None:
+            state.refused = reply.error
+        has_detail, has_stack = state.take_detail(detail), state.take_stack(stack)
+        self.draw()
+        if has_detail and self._at_environment:
+            self.query_one(Page).go_to_section(ENVIRONMENT)
+            self._at_environment = False
+        if has_stack:
+            self.query_one(Page).go_to_section(STACK)
 
     def reset(self) -> None:
         """Stop waiting for an agent that is gone, so that the next frame asks a new agent."""
@@ -140,8 +135,4 @@ class ProcessScreen(PageScreen[None]):
         if state.can_be_read and state.frame is not None:
             self._asked, state.refused = state.frame.time, None
             detail = Detail(state.key.process, state.with_values, self._detail_id)
-            self._request(detail, self._receive_detail)
-
-    def _go_to_stack(self) -> None:
-        self.draw()
-        self.query_one(Page).go_to_section(STACK)
+            self._request(detail, self._receive)
