@@ -22,14 +22,9 @@ def install() -> None:
 
 def repaint_all(app: App[Any]) -> None:
     """Draw every line again, for a terminal that other programs wrote to."""
-    reset()
-    app.screen.refresh()
-
-
-def reset() -> None:
-    """Assume nothing about what the terminal shows: the next update draws every line."""
     if compositor := _compositor():
         compositor.reset()
+    app.screen.refresh()
 
 
 def is_taken(app: App[Any]) -> bool:

@@ -25,7 +25,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from gputop.tui.terminal import background, drawing
+from gputop.tui.terminal import background, compositor, drawing
 from gputop.tui.terminal.capabilities import reopened
 from gputop.tui.terminal.keyboard import Keyboard
 
@@ -115,7 +115,7 @@ class TerminalDriver(LinuxDriver):
         """Queue output for the terminal; drop it rather than wait for a terminal that is stuck."""
         writer = self._writer_thread
         if writer is None or writer._queue.qsize() >= MAX_BACKLOG:
-            drawing.reset()
+            compositor.reset()
         else:
             writer.write(data)
 
