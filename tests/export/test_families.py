@@ -194,7 +194,7 @@ def test_nothing_is_said_of_gpus_while_the_driver_cannot_be_read(names: str) -> 
 
 
 def test_a_source_that_broke_takes_its_values_along() -> None:
-    exposition = Exposition(lambda: 2000.0)
+    exposition = Exposition(lambda: 2000.0, Scope())
     exposition.put(frame())
     assert only(read(exposition.text().decode()), "gputop_up") == 1
     exposition.put(SourceError("it ended"))
@@ -209,7 +209,7 @@ def test_a_source_that_broke_takes_its_values_along() -> None:
 
 def test_a_text_is_made_once_a_second_at_most() -> None:
     now = [2000.0]
-    exposition = Exposition(lambda: now[0])
+    exposition = Exposition(lambda: now[0], Scope())
     exposition.put(frame())
     first = exposition.text()
     now[0] = 2000.9

@@ -36,16 +36,13 @@ class Scope(NamedTuple):
     """What this program takes: `process_*`, which node_exporter has of its own."""
 
 
-_OWN_NAMES = Scope()
-
-
 class Exposition:
     """Takes the messages of a source in one thread, and returns text in any other.
 
     However many clients read it, a frame is written once a second at most; the driver is not read.
     """
 
-    def __init__(self, clock: Callable[[], float], scope: Scope = _OWN_NAMES) -> None:
+    def __init__(self, clock: Callable[[], float], scope: Scope) -> None:
         """clock: seconds since the epoch."""
         self._clock, self._scope = clock, scope
         self._lock = threading.Lock()
