@@ -22,6 +22,8 @@ from gputop.tui.terminal.key_queue import keyed
 
 R = TypeVar("R")
 _key = partial(described_key, "Pages", area="page")
+IDLE = 10.0
+"""Seconds without work that are worth mentioning."""
 _WAITING: StyledLine = [("  waiting for the driver", "quiet")]
 
 

@@ -23,7 +23,7 @@ from gputop.model.metrics.gpu import GPU, SECTIONS
 from gputop.model.metrics.history import History
 from gputop.model.metrics.metric import Metric
 from gputop.tui.keys import following
-from gputop.tui.pages.base import PageScreen
+from gputop.tui.pages.base import IDLE, PageScreen
 from gputop.tui.pages.gpu_processes import processes
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import finding_lines
@@ -43,8 +43,6 @@ _GRAPHED = ("utilization", "memory_used", "power", "temperature", "activity.sm",
 _LABEL = 14
 _CELL = 38
 """Cells that a metric takes at least."""
-_IDLE = 10.0
-"""Seconds without work that are worth mentioning."""
 _HEIGHT = 4
 """Lines of a graph."""
 _SCALE = 9
@@ -183,7 +181,7 @@ def _load(paper: Paper, gpu: Gpu) -> Iterator[str]:
     yield from _known(paper, gpu, "utilization")
     if gpu.activity is not None and gpu.activity.doing is not None:
         yield f"{gpu.activity.doing} in the last half minute"
-    if gpu.idle_for is not None and gpu.idle_for >= _IDLE:
+    if gpu.idle_for is not None and gpu.idle_for >= IDLE:
         yield from _known(paper, gpu, "idle_for", "no work for {}")
 
 

@@ -23,6 +23,7 @@ from gputop.model.metrics.history import ProcessHistory
 from gputop.model.metrics.metric import Metric
 from gputop.model.metrics.process import COLUMNS, NUMBERS_ANYWHERE, NUMBERS_ON_GPU, ProcessRow
 from gputop.sources.source import Moment
+from gputop.tui.pages.base import IDLE
 from gputop.tui.pages.process_state import ProcessPageState
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.paper import LABEL, Paper, headline, title
@@ -46,8 +47,6 @@ _CONTEXT = GIB
 """A process with fewer bytes on one GPU and more on another has only a context on the first."""
 _COMMAND = 5
 """The most lines of a command at the top of the page."""
-_IDLE = 10.0
-"""Seconds without work that are worth mentioning."""
 _MOST_SAMPLES = 60
 ENVIRONMENT = "Variables of GPUs, ranks and jobs"
 STACK = "Stack"
@@ -180,7 +179,7 @@ def _words(row: ProcessRow, state: ProcessPageState) -> Iterator[str]:
         used += f" ({profile})" if profile else ""
     yield used
     idle, now = process.idle_for, state.frame.time if state.frame else None
-    if idle is not None and idle >= _IDLE and now is not None:
+    if idle is not None and idle >= IDLE and now is not None:
         since = date_time(now - idle, now)
         yield f"no work seen in its samples for {duration(idle)}, since {since}"
     held = max(row.process.gpu_memory or 0 for row in state.rows)
