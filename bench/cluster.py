@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from bench.tree import cpu_seconds, memory_mib
 from bench.tty import Recorder
-from gputop.commands.export import enclosed
+from gputop.commands.export import rules
 from gputop.sources.prometheus.client import PrometheusClient
 from gputop.sources.prometheus.queries import find_site
 from tests.prometheus import Prometheus
@@ -65,7 +65,7 @@ def main() -> int:
             print(f"\n{options.nodes} nodes x {_GPUS} GPUs, without recording rules")
             _measure(server.url)
         path = folder / "rules.yml"
-        path.write_text(enclosed("rules.yml"))
+        path.write_text(rules())
         config = _RULES.format(rules=path)
         with Prometheus(folder, config, _LOOKBACK, data=data) as server:
             server.wait_for("instance:gputop_gpu_findings:worst", within=120)

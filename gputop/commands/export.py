@@ -136,7 +136,9 @@ def run(options: argparse.Namespace) -> int:
     if options.processes and "gputop" not in options.names:
         raise UsageError("--processes needs gputop in --names: dcgm-exporter has no processes")
     if options.rules or options.dashboard:
-        write(enclosed("rules.yml" if options.rules else "dashboard.json"), "utf-8")
+        from gputop.export.prometheus.dashboard import dashboard
+
+        write(rules() if options.rules else dashboard(), "utf-8")
         return 0
     if options.unit:
         write(_unit(options))
@@ -150,10 +152,10 @@ def run(options: argparse.Namespace) -> int:
     return _serve(options, exposition)
 
 
-def enclosed(name: str) -> str:
-    """Return a file that comes with gputop: `rules.yml` for Prometheus, `dashboard.json`."""
+def rules() -> str:
+    """Return recording rules and alerts for Prometheus."""
     folder = resources.files("gputop.export.prometheus")
-    return folder.joinpath(name).read_text(encoding="utf-8")
+    return folder.joinpath("rules.yml").read_text(encoding="utf-8")
 
 
 def _unit(options: argparse.Namespace) -> str:

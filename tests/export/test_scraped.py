@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gputop.commands.export import enclosed
+from gputop.commands.export import rules
+from gputop.export.prometheus.dashboard import dashboard
 from tests.conftest import MachineFactory
 from tests.driver import Machine
 from tests.export.driving import Exporter
@@ -47,7 +48,7 @@ class Scraped(NamedTuple):
 @pytest.fixture
 def scraped(machine: MachineFactory, tmp_path: Path) -> Iterator[Scraped]:
     here = machine("h200-gpm")
-    (tmp_path / "rules.yml").write_text(enclosed("rules.yml"))
+    (tmp_path / "rules.yml").write_text(rules())
     with ExitStack() as stack:
         words = ("-i", "0.5", "export", "--names", "gputop,dcgm")
         exporter = stack.enter_context(Exporter(*words, environ=here.env))
@@ -138,7 +139,7 @@ def a_gpu_that_hangs_is_down_and_not_idle(scraped: Scraped) -> None:
 def every_panel_of_the_dashboard_has_data(scraped: Scraped) -> None:
     """Once a GPU hangs: one panel shows what needs attention."""
     series = {}
-    for panel, expression in queries(json.loads(enclosed("dashboard.json"))["panels"]):
+    for panel, expression in queries(json.loads(dashboard())["panels"]):
         for name, value in {"$instance": scraped.exporter.target, "$__rate_interval": "1m"}.items():
             expression = expression.replace(name, value)
         assert "$" not in expression
@@ -159,11 +160,11 @@ def queries(panels: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def test_the_panels_of_the_dashboard_have_places_and_a_source() -> None:
-    dashboard = json.loads(enclosed("dashboard.json"))
-    inside = [panel["panels"] for panel in dashboard["panels"] if panel["type"] == "row"]
-    ids = [panel["id"] for group in (dashboard["panels"], *inside) for panel in group]
+    whole = json.loads(dashboard())
+    inside = [panel["panels"] for panel in whole["panels"] if panel["type"] == "row"]
+    ids = [panel["id"] for group in (whole["panels"], *inside) for panel in group]
     assert len(set(ids)) == len(ids) > 20
-    for group in (dashboard["panels"], *filter(None, inside)):
+    for group in (whole["panels"], *filter(None, inside)):
         places = [panel["gridPos"] for panel in group]
         cells = [(x, y) for place in places for x in range(place["x"], place["x"] + place["w"])
                  for y in range(place["y"], place["y"] + place["h"])]  # fmt: skip
@@ -171,12 +172,12 @@ def test_the_panels_of_the_dashboard_have_places_and_a_source() -> None:
         assert {x for x, _ in cells} == set(range(24))
         sources = {panel["datasource"]["uid"] for panel in group if panel["type"] != "row"}
         assert sources == {"${datasource}"}
-    variables = [variable["name"] for variable in dashboard["templating"]["list"]]
+    variables = [variable["name"] for variable in whole["templating"]["list"]]
     assert variables == ["datasource", "instance"]
 
 
 def test_the_rules_are_rules_and_ring_when_they_should(tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(enclosed("rules.yml"))
+    (tmp_path / "rules.yml").write_text(rules())
     promtool("check", "rules", tmp_path / "rules.yml")
     (tmp_path / "test.yml").write_text(Path(__file__).with_name("rules_test.yml").read_text())
     promtool("test", "rules", tmp_path / "test.yml")
