@@ -196,7 +196,6 @@ def _unexpected(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> Non
 def _response(
     status: int, more: str = "", type_: str = "text/plain", body: bytes = b""
 ) -> tuple[bytes, bytes]:
-    """Return head and body of an answer."""
     what = f"{status} {HTTPStatus(status).phrase}"
     body = body if status == 200 else f"{what}\n".encode()
     lines = [

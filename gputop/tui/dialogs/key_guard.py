@@ -49,7 +49,6 @@ class KeyGuard:
 
     @property
     def is_open(self) -> bool:
-        """Whether keys are taken."""
         return self._since is not None
 
     def close(self) -> None:

@@ -47,8 +47,7 @@ class Options(OptionList):
 
 
 class ListDialog(ModalScreen[R | None]):
-    """A list with a cursor over the keys that work on it. A subclass gives `lines()` and
-    `answer(index)`; Esc answers None."""
+    """A list with a cursor over the keys that work on it; Esc answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "Cancel", id="list.leave", key_display="Esc"),
@@ -234,7 +233,6 @@ class PanesDialog(ShownDialog[tuple[tuple[Pane, ...], bool]]):
         return tuple(pane for pane in PANES if self._marks[pane] == _SHOWN), keep
 
     def action_keep(self) -> None:
-        """Answer, and have the choice saved."""
         self.dismiss(self.answer(self._index, keep=True))
 
 

@@ -161,7 +161,6 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         self.call_after_refresh(self._show)
 
     def show_frame(self, frame: Frame) -> None:
-        """Take in what a frame says of the processes."""
         self._state.handle(frame)
         self._show()
 
@@ -175,7 +174,6 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         self._show()
 
     def lose(self) -> bool:
-        """Take in that the agent ended; return whether that is new."""
         is_new = self._state.lose()
         self._show()
         return is_new

@@ -96,7 +96,6 @@ class SignalDialogState:
 
     @property
     def processes(self) -> tuple[SignalTarget, ...]:
-        """The processes that the signal is for."""
         return self._processes + (self._started if self.with_started else ())
 
     @property
@@ -111,7 +110,6 @@ class SignalDialogState:
 
     @property
     def sent(self) -> bool:
-        """Whether a signal was sent."""
         return len(self._requests) > 1
 
     @property
@@ -123,7 +121,6 @@ class SignalDialogState:
 
     @property
     def ready(self) -> bool:
-        """Whether the signal can be sent."""
         checks = (self._checks.get(process.id) for process in self.processes)
         some_live = any(check is not None and check.outcome == "alive" for check in checks)
         return some_live and not (self.sent or self.lost or self.obstacle)

@@ -49,7 +49,6 @@ class TimeDialog(ModalScreen[float | None]):
         self.query_one(TextLines).say([_KEYS])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer, or say what is wrong."""
         event.stop()
         if not event.value.strip():
             self.dismiss(None)

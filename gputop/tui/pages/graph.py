@@ -69,7 +69,6 @@ class GraphScreen(PageScreen[None]):
         self.draw()
 
     def action_overlay(self) -> None:
-        """Switch between a strip for each curve and one plot for all."""
         self.graph.stacked = not self.graph.stacked
         self.graph.draw()
 

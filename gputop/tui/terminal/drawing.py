@@ -47,7 +47,6 @@ def components(classes: Iterable[str]) -> set[str]:
 
 
 def component_style(widget: Widget, component: str) -> Style:
-    """Return the style of a component class of a widget."""
     if not is_supported():
         return widget.get_component_rich_style(component)
     node = DOMNode(classes=component)
