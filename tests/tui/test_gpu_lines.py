@@ -20,7 +20,7 @@ from gputop.model.machine.sections import (
 from gputop.model.metrics.gpu import SECTIONS
 from gputop.sources.demo.source import demo_frame
 from gputop.tui.glyphs import ASCII, UNICODE
-from gputop.tui.pages.gpu import gpu_lines
+from gputop.tui.pages.gpu_lines import gpu_lines
 from gputop.tui.pages.health import health_page
 from gputop.tui.panes.paper import Paper
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
