@@ -50,7 +50,7 @@ class ListDialog(ModalScreen[R | None]):
     """A list with a cursor over the keys that work on it; Esc answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "leave", "Cancel", id="list.leave", key_display="Esc"),
+        Binding("escape,q", "dismiss", "Cancel", id="list.leave", key_display="Esc"),
         *MOVES[:2],
         Binding("question_mark,f1", "app.help", "Help", id="list.help", show=False),
     ]
@@ -101,9 +101,6 @@ class ListDialog(ModalScreen[R | None]):
         """Answer with the row under the cursor, if there is one."""
         if self.options.highlighted is not None:
             self.dismiss(self.answer(self.options.highlighted))
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     def action_move(self, step: int) -> None:
         if step > 0:

@@ -27,7 +27,7 @@ class TimeDialog(ModalScreen[float | None]):
     """Asks for an instant; Esc answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Cancel", id="time.leave", show=False),
+        Binding("escape", "dismiss", "Cancel", id="time.leave", show=False),
     ]
 
     def __init__(self, shown: float) -> None:
@@ -57,6 +57,3 @@ class TimeDialog(ModalScreen[float | None]):
             self.dismiss(parse_instant(event.value, self._shown))
         except ValueError:
             self.query_one(TextLines).say([_WRONG])
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
