@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gputop.model.cuda.entries import ENDS, ResolvedEntry
+from gputop.model.cuda.entries import ENDS
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.export import corrected_line, shell_lines, why_no_line
 from gputop.model.cuda.frameworks import (
@@ -51,7 +51,7 @@ def mapping_json(
     report: MappingReport, inventory: Inventory, layers: Layers, framework: str | None = None
 ) -> str:
     """Return the answer as one line of JSON."""
-    mapping = report.mapping
+    mapping, end = report.mapping, report.mapping.stopped_at
     result: MappingJson = {
         "value": mapping.value,
         "order": mapping.order,
@@ -59,7 +59,7 @@ def mapping_json(
         "documented": mapping.documented,
         "devices": _each(mapping.visible, lambda k, d: _device(k, d, framework)),
         "set": _each(mapping.visible_set, lambda _, d: d.mig_uuid if d.instance else d.index),
-        "stopped_at": _end(mapping.stopped_at),
+        "stopped_at": end and {"position": end.position, "entry": end.text, "reason": end.reason},
         "hidden": [{**identity(h.device), "reason": h.reason} for h in mapping.hidden],
         "advice": msgspec.to_builtins(report.advice),
     }
@@ -72,12 +72,6 @@ def mapping_json(
     if report.probe_result is not None:
         result["verified"] = msgspec.to_builtins(report.probe_result)
     return json.dumps(result)
-
-
-def _end(entry: ResolvedEntry | None) -> MappingJson | None:
-    if entry is None:
-        return None
-    return {"position": entry.position, "entry": entry.text, "reason": entry.reason}
 
 
 def _each(devices: Sequence[CudaDevice] | None, show: Any) -> list[Any] | None:
