@@ -161,13 +161,11 @@ class SignalDialogState:
 
     def type_digit(self, digit: str) -> None:
         """Choose a signal by its number, digit by digit: 9, or 1 and 5."""
-        typed = self._typed + digit
-        if signal_number(typed) is None:
-            typed = digit
-        number = signal_number(typed)
-        if number is not None:
-            self.choose(number)
-            self._typed = typed
+        for typed in (self._typed + digit, digit):
+            if (number := signal_number(typed)) is not None:
+                self.choose(number)
+                self._typed = typed
+                return
 
     def check(self, request_id: str) -> Signal | None:
         """Return the check, a request that sends nothing; None if there is nothing to check."""

@@ -125,8 +125,7 @@ class MappingScreen(MappingKeys):
     def on_mount(self) -> None:
         self._open_fields(False)
         if self._shown is not None:
-            shown = self._shown
-            self.query_one(Heading).show_frame(shown.frame, shown.interval)
+            self.query_one(Heading).show_frame(self._shown.frame, self._shown.interval)
         self.call_after_refresh(self.show_mapping)
 
     def on_resize(self) -> None:
