@@ -22,6 +22,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.walk import walk_depth_first
 from textual.widget import Widget
 
@@ -78,7 +79,7 @@ Stylesheet._parse_rules = _parsed_once  # type: ignore[method-assign]
 textual.pilot.wait_for_idle = settled  # type: ignore[assignment, attr-defined]
 
 
-class Alarm:
+class Alarm(Timer):
     """A call that is due by the clock of a hand."""
 
     def __init__(self, due: float, then: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from textual.css.query import NoMatches
 from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 
 from gputop.errors import GputopError, SourceError
 from gputop.model.machine.frame import ProcessKey
@@ -37,7 +38,7 @@ from gputop.tui.shown import Shown
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.terminal import app as terminal_app
 from gputop.tui.terminal import capabilities
-from gputop.tui.terminal.key_queue import Alarm, SerialInput
+from gputop.tui.terminal.key_queue import SerialInput
 from gputop.tui.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class GputopApp(SerialInput[None], terminal_app.TerminalApp[None]):
         self.own_keys = settings.keys
         self._pace = settings.interval
         """The interval in seconds that agents were given; longer while the focus is elsewhere."""
-        self._note_end: tuple[Alarm, Callable[[], None]] | None = None
+        self._note_end: tuple[Timer, Callable[[], None]] | None = None
         """What ends the note that is shown, and takes it away."""
         self.shown = Shown(self._first(feeds, cluster))
 

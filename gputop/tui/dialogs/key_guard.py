@@ -8,9 +8,10 @@ from typing import Any
 from textual import events
 from textual.message import Message
 from textual.screen import Screen
+from textual.timer import Timer
 
 from gputop.tui.terminal import drawing
-from gputop.tui.terminal.key_queue import Alarm, SerialInput
+from gputop.tui.terminal.key_queue import SerialInput
 from gputop.tui.terminal.unmarked_paste import BURST
 
 QUIET = 0.3
@@ -35,7 +36,7 @@ class KeyGuard:
         """`changed` is called when the dialog begins or ceases to take keys; `acts` returns whether
         a key does more than move or type."""
         self._screen, self._changed, self._acts = screen, changed, acts
-        self._timer: Alarm | None = None
+        self._timer: Timer | None = None
         self._since: Message | None = None
         """Made when keys were first taken; earlier events are too soon, whenever they come."""
         self._last = 0.0
@@ -121,7 +122,7 @@ class KeyGuard:
         self._since = Message()
         self._changed()
 
-    def _after(self, seconds: float, then: Callable[[], None]) -> Alarm:
+    def _after(self, seconds: float, then: Callable[[], None]) -> Timer:
         app = self._screen.app
         assert isinstance(app, SerialInput)
         return app.after(seconds, lambda: then() if self._screen.is_attached else None)

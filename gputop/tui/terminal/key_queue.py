@@ -15,13 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App, ReturnType
 from textual.binding import Binding, BindingType
 from textual.errors import NoWidget
 from textual.message_pump import MessagePump
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -53,13 +54,6 @@ class KeyBindingsOnly(Widget):
     be checked without a round through the queues."""
 
 
-class Alarm(Protocol):
-    """A call that is due; a timer of Textual's is one."""
-
-    def stop(self) -> None:
-        """Let it not come."""
-
-
 class IgnoresTypeAhead:
     """A screen that ignores keys that were typed before the user could read it."""
 
@@ -84,7 +78,7 @@ class SerialInput(App[ReturnType]):
         self._at_work = False
         self._paste = UnmarkedPaste()
         self._clock: asyncio.TimerHandle | None = None
-        self.after: Callable[[float, Callable[[], None]], Alarm] = self.set_timer
+        self.after: Callable[[float, Callable[[], None]], Timer] = self.set_timer
         """Calls a function in so many seconds, by the clock of the hand that types."""
 
     async def on_event(self, event: events.Event) -> None:
