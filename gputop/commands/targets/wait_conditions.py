@@ -80,28 +80,25 @@ class ProcessesEnd:
         if missing:
             complain(gone)
         self._end = EndOfProcesses(processes, frame.host.boot_id)
-        for answer in answers:
-            self._end.receive_answer(answer)
-        self._say_pending()
-        return None
+        return self._say(self._end.receive_liveness(answers), frame)
 
     def check(self, source: Source, frame: Frame) -> str | None:
         ended = self._end.receive_frame(frame)
         ended += self._end.receive_liveness(_liveness(source, self._end.followed))
+        return self._say(ended, frame)
+
+    def _say(self, ended: Sequence[AwaitedProcess], frame: Frame) -> str | None:
+        """Say what has ended; return as `check` does."""
         sentences = [end_of(process, frame) for process in ended]
         self._ended += sentences
         if self._end.running:
             for sentence in sentences:
                 complain(sentence)
-            self._say_pending()
+            self.pending = f"{names_of(list(self._end.running.values()))} to end"
             return None
         if len(self._ended) == 1:
             return self._ended[0]
         return f"{len(self._ended)} processes have ended: {'; '.join(self._ended)}"
-
-    def _say_pending(self) -> None:
-        running = list(self._end.running.values())
-        self.pending = f"{names_of(running)} to end"
 
 
 def _by_pid(

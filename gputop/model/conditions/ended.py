@@ -74,20 +74,17 @@ class EndOfProcesses:
         self._boot_id = boot_id
         self.running = {process.id.pid: process for process in processes} | self.running
 
-    def receive_answer(self, answer: ProcessLiveness) -> bool:
-        """Learn from an agent how a process is. Return False if it has ended."""
-        process = self.running.get(answer.process.pid)
-        if process is not None and answer.state != "unknown":
-            self.running[answer.process.pid] = replace(process, is_followed=True)
-        return answer.state != "ended"
-
     @property
     def followed(self) -> tuple[ProcessId, ...]:
         """The processes to ask an agent about."""
         return tuple(process.id for process in self.running.values() if process.is_followed)
 
-    def receive_liveness(self, liveness: Iterable[ProcessLiveness]) -> list[AwaitedProcess]:
-        """Take an agent's answers about `followed`. Return the processes that have ended."""
+    def receive_liveness(self, liveness: Sequence[ProcessLiveness]) -> list[AwaitedProcess]:
+        """Learn from an agent how processes are. Return those that have ended."""
+        for answer in liveness:
+            process = self.running.get(answer.process.pid)
+            if process is not None and answer.state != "unknown":
+                self.running[answer.process.pid] = replace(process, is_followed=True)
         return self.remove(answer.process.pid for answer in liveness if answer.state == "ended")
 
     def receive_frame(self, frame: Frame) -> list[AwaitedProcess]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -82,10 +82,9 @@ class Marks:
                 asked.append(process.id)
         return tuple(asked)
 
-    def receive_liveness(self, liveness: Iterable[ProcessLiveness], frame: Frame) -> list[MarkNews]:
+    def receive_liveness(self, liveness: Sequence[ProcessLiveness], frame: Frame) -> list[MarkNews]:
         """Take an agent's answers to `questions` about this frame. Return what has ended."""
-        ended = [answer.process.pid for answer in liveness if not self._end.receive_answer(answer)]
-        return [_end_news(process, frame) for process in self._end.remove(ended)]
+        return [_end_news(process, frame) for process in self._end.receive_liveness(liveness)]
 
     def receive_frame(self, frame: Frame) -> list[MarkNews]:
         """Take a frame. Return what has ended or become free."""
