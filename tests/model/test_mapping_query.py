@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gputop.model.cuda.frameworks import Layers
-from gputop.model.cuda.inventory import Inventory, frame_inventory
+from gputop.model.cuda.inventory import Inventory, frame_inventory, read_inventory
 from gputop.model.cuda.mapping_query import (
     MappingQuery,
     MappingResult,
@@ -306,3 +307,5 @@ def test_a_lost_gpu_may_not_be_counted(text: str | None, certainty: str) -> None
     mapping = ask(text, frame(gpus)).mapping
     assert mapping.certainty == certainty
     assert ("GPU 2 is lost" in mapping.because) == (certainty == "predicted")
+    of_file = read_inventory(msgspec.json.encode(frame(gpus)), "node.json")
+    assert mapping_result(MappingQuery(text, None), of_file).mapping == mapping

@@ -14,7 +14,7 @@ import msgspec
 
 from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import CudaDevice, MigInstance
-from gputop.model.machine.frame import Frame
+from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.summary import free_memory, is_full, users
 
@@ -78,15 +78,11 @@ def _device(gpu: Gpu) -> CudaDevice:
     )
 
 
-class _DescribedMachine(msgspec.Struct):
+class _DescribedMachine(Frame, frozen=True, kw_only=True):
     gpus: tuple[_DescribedGpu, ...]
-    driver_version: str | None = None
+    host: Host = Host(name="")
+    time: float = 0.0
     cuda_order: tuple[int, ...] | None = None
-
-    def inventory(self) -> Inventory:
-        devices = tuple(_device(gpu) for gpu in self.gpus)
-        usage = {gpu.index: DeviceUse(gpu.memory_total, gpu.memory_free) for gpu in self.gpus}
-        return Inventory(devices, self.driver_version, self.cuda_order, usage)
 
 
 def frame_devices(frame: Frame) -> tuple[CudaDevice, ...]:
@@ -131,19 +127,16 @@ def without(frame: Frame, pid: int) -> Frame:
 def read_inventory(text: str | bytes, path: str) -> Inventory:
     """Read a file's text; UsageError with `path` and the reason if it describes none."""
     try:
-        decoded = _decode(text)
-        inventory = msgspec.convert(decoded, _DescribedMachine).inventory()
-        frame = msgspec.convert(decoded, Frame) if "host" in decoded else None
+        machine = msgspec.convert(_decode(text), _DescribedMachine)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"{path} does not describe a machine: {error}") from None
-    indices = {device.index for device in inventory.devices}
+    inventory = msgspec.structs.replace(frame_inventory(machine), cuda_order=machine.cuda_order)
+    indices = inventory.usage.keys()
     if len(indices) < len(inventory.devices):
         raise UsageError(f"{path} does not describe a machine: two GPUs have the same index")
     if not set(inventory.cuda_order or ()) <= indices:
         raise UsageError(f"{path}: cuda_order names a GPU that is not in gpus")
-    if frame is None:
-        return inventory
-    return msgspec.structs.replace(inventory, usage={**inventory.usage, **usage_of(frame)})
+    return inventory
 
 
 def _decode(text: str | bytes) -> Any:
