@@ -22,4 +22,4 @@ def selected_targets(
         reason = f"no process of yours is on {name_of(row.gpu, row.device)}"
     else:
         keys, reason = table.listing.targets(table.current), why_none(table.current)
-    return signal_targets(shown.frame, keys, shown.names), reason
+    return signal_targets(shown.frame, keys), reason

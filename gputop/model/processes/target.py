@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import size
 from gputop.model.metrics.process import PROCESS, ProcessRow
 from gputop.model.processes import process_rows
+from gputop.model.processes.views import View
 
 
 class SignalTarget(NamedTuple):
@@ -31,13 +32,9 @@ class SignalTarget(NamedTuple):
         return f"{size(total)} on GPU {','.join(gpu for gpu, _ in self.held)}" if amounts else ""
 
 
-def signal_targets(
-    frame: Frame, keys: Iterable[ProcessKey], names: LogicalNames | None = None
-) -> tuple[SignalTarget, ...]:
+def signal_targets(frame: Frame, keys: Iterable[ProcessKey]) -> tuple[SignalTarget, ...]:
     """Return the processes of a frame that have these keys, each once and in their order."""
-    rows: dict[ProcessKey, list[ProcessRow]] = {}
-    for row in process_rows.rows(frame, names):
-        rows.setdefault(frame.key(row.process), []).append(row)
+    rows = grouped(process_rows.rows(frame), lambda row: frame.key(row.process))
     return tuple(_target(rows[key]) for key in dict.fromkeys(keys) if key in rows)
 
 
@@ -46,15 +43,10 @@ def own_on(
 ) -> list[ProcessKey]:
     """Return the processes of the user `me` on a GPU, or on one MIG device of it; for root, those
     of everybody, which the dialog asks the word for."""
-    uuids = {gpu.uuid for gpu in frame.gpus if gpu.key == gpu_key and gpu.uuid}
-    is_root = me == "root"
-    mine = (p for p in frame.processes if is_root or (me is not None and p.user == me))
-    return [
-        frame.key(process)
-        for process in mine
-        if process.gpu_uuid in uuids
-        and instance in (None, (process.gpu_instance, process.compute_instance))
-    ]
+    if me is None:
+        return []
+    view = View(whose=() if me == "root" else (me,), gpu=gpu_key, instance=instance)
+    return [frame.key(row.process) for row in process_rows.rows(frame) if view.holds(row)]
 
 
 def _target(rows: Sequence[ProcessRow]) -> SignalTarget:
