@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from gputop.model.cuda.process_mapping import ProcessMapping, process_mapping
 from gputop.model.cuda.reach import Machine
 from gputop.model.machine.environment import CudaContext
 from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.probed import Probed
 from gputop.model.machine.process_id import ProcessId
 
@@ -41,7 +43,6 @@ class LogicalNames:
     ) -> None:
         """Prepare the mappings; `probed` are the CUDA driver's answers about these GPUs."""
         self._frame, self._probed = frame, probed
-        self._rows: dict[int, list[Process]] | None = None
         same = before is not None and before.machine == self.machine
         self._mappings: dict[ProcessId, _CachedMapping] = {}
         self._alike: dict[tuple[object, ...], ProcessMapping] = {}
@@ -90,13 +91,10 @@ class LogicalNames:
         advice = host_pid_advice(pid, labels)
         return msgspec.structs.replace(mapping, advice=(*mapping.advice, advice))
 
-    def _rows_of(self, pid: int) -> list[Process]:
-        if self._rows is None:
-            self._rows = {}
-            for process in self._frame.processes:
-                if not process.elsewhere:
-                    self._rows.setdefault(process.pid, []).append(process)
-        return self._rows.get(pid, [])
+    @cached_property
+    def _rows(self) -> dict[int, list[Process]]:
+        """The processes by their PIDs."""
+        return grouped((p for p in self._frame.processes if not p.elsewhere), attrgetter("pid"))
 
     def _device(self, process: Process) -> CudaDevice | None:
         device = (process.gpu_uuid, process.gpu_instance, process.compute_instance)
@@ -105,7 +103,7 @@ class LogicalNames:
     def _work_out(
         self, pid: int, context: CudaContext, before: _CachedMapping | None
     ) -> _CachedMapping:
-        rows = self._rows_of(pid)
+        rows = self._rows.get(pid, ())
         # A graphics context heeds no variable, and an entry of 0 bytes is a peer's access.
         held = [row for row in rows if row.type != "G" and row.gpu_memory != 0]
         used = tuple(device for row in held if (device := self._device(row)) is not None)

@@ -54,6 +54,7 @@ from gputop.model.health.free import (
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.summary import free_memory
 from gputop.model.machine.text import GIB, size
 from gputop.model.machine.topology import Links, connection
@@ -395,9 +396,7 @@ def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) ->
 def _best(
     able: Sequence[_RankedPart], wanted: PickRequest, links: Links | None
 ) -> tuple[Pickable, ...] | None:
-    kinds: dict[object, list[_RankedPart]] = {}
-    for candidate in able:
-        kinds.setdefault(candidate.part.kind, []).append(candidate)
+    kinds = grouped(able, attrgetter("part.kind"))
     groups = [group for group in kinds.values() if len(group) >= wanted.count]
     if not groups and not wanted.same_model and len(able) >= wanted.count:
         groups = [list(able)]

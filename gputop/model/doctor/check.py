@@ -11,6 +11,7 @@ from gputop.model.health.findings import findings, xid_coverage
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.limits import CONTAINER, limits
 from gputop.model.machine.text import MISSING, duration, ranges, short_name
 from gputop.model.metrics.gpu import GPU, SECTIONS
@@ -58,14 +59,12 @@ def frame_checks(frames: Sequence[Frame], is_smi_only: bool = False) -> Iterator
 
 def _setting(frame: Frame, code: str, metric: Metric[Gpu]) -> Iterator[Finding]:
     """Yield what a setting of the GPUs is, unless that is known of none."""
-    indices: dict[str, list[int]] = {}
-    for gpu in frame.gpus:
-        indices.setdefault(metric.text(gpu), []).append(gpu.index)
-    if indices.keys() <= {MISSING}:
+    alike = grouped(frame.gpus, metric.text)
+    if alike.keys() <= {MISSING}:
         return
-    texts = ["not known" if text == MISSING else text for text in indices]
+    texts = ["not known" if text == MISSING else text for text in alike]
     if len(texts) > 1:
-        whose = map(ranges, indices.values())
+        whose = [ranges(gpu.index for gpu in gpus) for gpus in alike.values()]
         texts = [f"{text} (GPU {of})" for text, of in zip(texts, whose, strict=True)]
     yield Finding("ok", code, ", ".join(texts))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.grouped import grouped
 
 UnknownReason = Literal["silent", "unlisted", "instance"]
 """
@@ -33,22 +35,18 @@ def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
         return [] if gpu.listed == "all" else "unlisted"
     if not gpu.mig_mode:
         return [HeldPart(1.0, processes)]
-    parts = list(_devices(gpu, processes))
-    return "instance" if None in parts else [part for part in parts if part is not None]
+    return _held_devices(gpu, processes)
 
 
-def _devices(gpu: Gpu, processes: Sequence[Process]) -> Iterator[HeldPart | None]:
-    """Yield the MIG devices that are held; None for one that is not fully known."""
-    here: dict[tuple[int | None, int | None], list[Process]] = {}
-    for process in processes:
-        here.setdefault((process.gpu_instance, process.compute_instance), []).append(process)
+def _held_devices(gpu: Gpu, processes: Sequence[Process]) -> list[HeldPart] | UnknownReason:
     siblings = Counter(device.gi for device in gpu.mig or ())
-    devices: dict[tuple[int | None, int | None], MigDevice]
     devices = {device.instance_ids: device for device in gpu.mig or ()}
-    for ids, members in here.items():
+    parts = []
+    ids_of = attrgetter("gpu_instance", "compute_instance")
+    for ids, members in grouped(processes, ids_of).items():
         device = devices.get(ids)
         if device is None or not device.memory_total or not gpu.memory_total:
-            yield None
-        else:
-            share = device.memory_total / gpu.memory_total / siblings[device.gi]
-            yield HeldPart(min(1.0, share), members)
+            return "instance"
+        share = device.memory_total / gpu.memory_total / siblings[device.gi]
+        parts.append(HeldPart(min(1.0, share), members))
+    return parts
