@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gputop.allocation.own import without_own
 from gputop.errors import DriverError, GputopError, NotEnoughGpusError, SourceError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of, value_of
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose, parts_of, value_of
 from gputop.model.health.free import is_free
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
@@ -159,7 +159,7 @@ class Watch:
 
     def _decide(self, over: bool) -> bool:
         """Pick by the frames, and return whether the watch ends; `over`: no time is left."""
-        self._pick = choose_any(self._frames, self._request)
+        self._pick = choose(self._frames, self._request)
         return bool(self._pick.gpus) or self._gives_up(over)
 
     def _gives_up(self, over: bool) -> bool:

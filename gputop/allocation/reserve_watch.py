@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from gputop.allocation.gpu_watch import WINDOW, Taken, Watch, take
 from gputop.allocation.own import is_own, reserved_by, user_name
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, parts_of
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose, parts_of
 from gputop.model.machine.gpu import Reservation
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
@@ -85,7 +85,7 @@ class ReservingWatch(Watch):
         frames = [
             reserved_by(frame, lambda part: others.get(part.uuid or "")) for frame in self._frames
         ]
-        return choose_any(frames, self._request)
+        return choose(frames, self._request)
 
     def _is_still_good(self) -> bool:
         """Return whether the GPUs that are held are still free of other users. Of two who took the

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gputop.errors import UsageError
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any, value_of
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose, value_of
 from gputop.model.health.free import free_words
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, Reservation
@@ -32,7 +32,7 @@ def machine(*gpus: Gpu, processes: tuple[Any, ...] = (), driver: str = "580.95.0
 
 
 def picked(of: Frame, **wanted: Any) -> list[str]:
-    return choose_any([of], PickRequest(**wanted)).numbers
+    return choose([of], PickRequest(**wanted)).numbers
 
 
 SIZES = machine(divided(0, part(1, gigabytes=10), part(2), part(3, gigabytes=40)))
@@ -70,7 +70,7 @@ def test_those_with_most_memory_are_taken(wanted: dict[str, Any], numbers: list[
     ],
 )
 def test_why_one_is_not_taken(device: dict[str, Any], why: str) -> None:
-    pick = choose_any([machine(divided(0, part(1, **device)))], PickRequest())
+    pick = choose([machine(divided(0, part(1, **device)))], PickRequest())
     assert (pick.parts, pick.of_slices, pick.suitable) == (None, True, 0)
     assert why in pick.reasons["0:1"]
 
@@ -80,7 +80,7 @@ def test_somebody_on_one_is_on_no_other() -> None:
     here = machine(divided(0, part(1), part(2)), processes=(train,))
     assert picked(here) == ["0:2"]
     assert free_words(here) == ["1 of 2 slices free"]
-    pick = choose_any([here], PickRequest(count=2))
+    pick = choose([here], PickRequest(count=2))
     assert pick.reasons["0:1"] == "processes of alice"
     assert "0:2" not in pick.reasons
     assert (pick.suitable, pick.free, pick.possible) == (1, 1, True)
@@ -89,20 +89,20 @@ def test_somebody_on_one_is_on_no_other() -> None:
 def test_a_process_gets_one_of_a_gpu_instance() -> None:
     shared = machine(divided(0, part(1), part(1, 1)))
     assert picked(shared) == ["0:1"]
-    pick = choose_any([shared], PickRequest(count=2))
+    pick = choose([shared], PickRequest(count=2))
     assert (pick.gpus, pick.possible) == (None, False)
 
 
 def test_drivers_before_r570_give_one() -> None:
     two = machine(divided(0, part(1), part(2)), driver="550.54.15")
     assert picked(two) == ["0:1"]
-    assert not choose_any([two], PickRequest(count=2)).possible
+    assert not choose([two], PickRequest(count=2)).possible
 
 
 def test_a_gpu_that_may_become_free_is_waited_for() -> None:
     busy = gpu(1, utilization=0.9, pci_bus_id="00000000:09:00.0")
     mixed = machine(divided(0, part(1)), busy)
-    pick = choose_any([mixed], PickRequest())
+    pick = choose([mixed], PickRequest())
     assert (pick.parts, pick.of_slices, pick.possible) == (None, False, True)
     assert picked(mixed, exclude=("1",)) == ["0:1"]
     assert free_words(mixed) == ["0 free", "1 of 1 slices free"]
@@ -110,7 +110,7 @@ def test_a_gpu_that_may_become_free_is_waited_for() -> None:
 
 @pytest.mark.parametrize("by_uuid", [False, True])
 def test_they_are_named_by_their_uuids(by_uuid: bool) -> None:
-    pick = choose_any([SIZES], PickRequest(count=2))
+    pick = choose([SIZES], PickRequest(count=2))
     value = value_of(SIZES, pick.parts or (), None, by_uuid)
     assert (value.text, value.note) == ("MIG-2-0,MIG-3-0", None)
     assert pick.uuids == ["MIG-2-0", "MIG-3-0"]
@@ -118,11 +118,11 @@ def test_they_are_named_by_their_uuids(by_uuid: bool) -> None:
 
 def test_a_value_that_means_something_else_is_not_given() -> None:
     twins = machine(divided(0, part(1, uuid="MIG-x"), part(2, uuid="MIG-x")))
-    pick: GpuPick = choose_any([twins], PickRequest(exclude=("0:1",)))
+    pick: GpuPick = choose([twins], PickRequest(exclude=("0:1",)))
     assert pick.numbers == ["0:2"]
     assert value_of(twins, pick.parts or (), None).text is None
 
 
 def test_a_word_that_names_nothing() -> None:
     with pytest.raises(UsageError, match="names no GPU here"):
-        choose_any([SIZES], PickRequest(exclude=("0:9",)))
+        choose([SIZES], PickRequest(exclude=("0:9",)))

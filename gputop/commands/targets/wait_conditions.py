@@ -22,7 +22,7 @@ from gputop.model.conditions.ended import (
     names_of,
 )
 from gputop.model.conditions.idle import IdleSpan
-from gputop.model.cuda.pick import PickRequest, choose_any
+from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
@@ -185,7 +185,7 @@ class GpusFree:
             others = (str(gpu.index) for gpu in frame.gpus if gpu.index not in kept)
             exclude = (*self._request.exclude, *others)
             self._request = replace(self._request, exclude=exclude)
-        pick = choose_any([frame], self._request)
+        pick = choose([frame], self._request)
         if not pick.possible:
             for number, reason in pick.reasons.items():
                 complain(f"GPU {number}: {reason}")
@@ -201,7 +201,7 @@ class GpusFree:
             self._frames.clear()
             return None
         self._frames.append(frame if self._elsewhere else without_own(frame))
-        pick = choose_any(self._frames, self._request)
+        pick = choose(self._frames, self._request)
         self.pending = f"GPUs ({tally(pick, self._request)})"
         if pick.parts is None or len(self._frames) < least:
             return None

@@ -18,7 +18,7 @@ from gputop.model.cuda.inventory import DeviceUse, Inventory
 from gputop.model.cuda.mapping import Mapping as CudaMapping
 from gputop.model.cuda.mapping import unknown_mapping
 from gputop.model.cuda.pasted.reading import Pasted, read_pasted
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose_any
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose
 from gputop.model.cuda.probe import ProbeResult, answer_to, compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
@@ -179,7 +179,7 @@ def suggest(
     leave out those in `named`."""
     recent = [frame for frame in frames if 0 <= frames[-1].time - frame.time <= _WINDOW]
     taken = tuple(str(device.index) for device in named)
-    return choose_any(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
+    return choose(recent, PickRequest(exclude=taken, value=own.text, order=own.order))
 
 
 def completion(

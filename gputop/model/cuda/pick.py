@@ -181,28 +181,19 @@ class _RankedPart(msgspec.Struct, frozen=True):
     """Its PCI bus id, the index, and its place among the MIG devices as NVML lists them."""
 
 
-def choose_any(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
-    """Pick GPUs, or where none can be had, now or later, MIG devices. UsageError as `choose`."""
-    whole, slices = choose(frames, wanted), parts_of(frames[-1].gpus)[len(frames[-1].gpus) :]
+def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
+    """Pick GPUs from the last of these frames; all of them show how busy a GPU is. Where none can
+    be had, now or later, pick MIG devices. UsageError for an `exclude` that names nothing."""
+    frame, count = frames[-1], len(frames[-1].gpus)
+    parts = parts_of(frame.gpus)
+    whole, slices = _choose(frames, wanted, parts[:count], count), parts[count:]
     if whole.possible or not slices:
         return whole
-    rules = rules_for(frame_devices(frames[-1]), frames[-1].driver_version)
+    rules = rules_for(frame_devices(frame), frame.driver_version)
     pick = _choose(frames, wanted, slices, MAX_INSTANCES if rules == ("new",) else 1)
-    return msgspec.structs.replace(
-        pick,
-        reasons=whole.reasons | pick.reasons,
-        free=free_slices(frames[-1]).free,
-        of_slices=True,
-    )
-
-
-def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
-    """Pick GPUs from the last of these frames; all of them show how busy a GPU is.
-
-    Raises UsageError for an `exclude` that names nothing.
-    """
-    gpus = list(map(Pickable, frames[-1].gpus))
-    return _choose(frames, wanted, gpus, len(gpus))
+    reasons = whole.reasons | pick.reasons
+    free = free_slices(frame).free
+    return msgspec.structs.replace(pick, reasons=reasons, free=free, of_slices=True)
 
 
 def _choose(
