@@ -19,8 +19,7 @@ from gputop.commands import bug_report
 from gputop.commands.shared.hosts import complain_of, print_answers, timeout_of
 from gputop.commands.shared.options import HOSTS_ONCE, JSON
 from gputop.errors import DriverError, GputopError, PermanentError, SourceError
-from gputop.model.doctor.check import frame_checks
-from gputop.model.doctor.compare import compare
+from gputop.model.doctor.check import compare, frame_checks
 from gputop.model.doctor.redaction import Redaction, without_secrets
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Problem

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gputop.model.doctor.check import frame_checks
-from gputop.model.doctor.compare import compare
+from gputop.model.doctor.check import compare, frame_checks
 from gputop.model.machine.finding import Finding
 from gputop.model.machine.frame import Frame, Problem
 from tests import builders
@@ -25,12 +24,9 @@ def different(**machines: Frame) -> dict[str, str]:
         host: [check for check in frame_checks([frame]) if check.code != "N/A"]
         for host, frame in {"a": machine(), "b": machine(), **machines}.items()
     }
-    comparison = compare(checks)
-    assert Finding("ok", "persistence mode", "on") in comparison.common
-    return {
-        f"{check.code}: {check.text}": " ".join(hosts)
-        for check, hosts in comparison.differences.items()
-    }
+    common, differences = compare(checks)
+    assert Finding("ok", "persistence mode", "on") in common
+    return {f"{check.code}: {check.text}": " ".join(hosts) for check, hosts in differences.items()}
 
 
 def test_those_that_are_alike() -> None:
@@ -63,6 +59,6 @@ def test_one_that_cannot_be_read_is_first_and_lacks_the_rest() -> None:
 
 def test_one_of_two_toolkits_that_is_missing() -> None:
     old, new = Finding("ok", "toolkit", "11.8"), Finding("ok", "toolkit", "12.4")
-    comparison = compare({"a": [old, new], "b": [old, new], "c": [new]})
-    assert comparison.common == [old, new]
-    assert comparison.differences == {Finding("info", "not there", "toolkit 11.8"): ["c"]}
+    common, differences = compare({"a": [old, new], "b": [old, new], "c": [new]})
+    assert common == [old, new]
+    assert differences == {Finding("info", "not there", "toolkit 11.8"): ["c"]}

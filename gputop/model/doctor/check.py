@@ -1,14 +1,14 @@
-"""What `gputop doctor` says about frames."""
+"""What `gputop doctor` says about frames, and of several machines."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from gputop.model.health.findings import findings, xid_coverage
-from gputop.model.machine.finding import Finding
+from gputop.model.machine.finding import Finding, worst_first
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.grouped import grouped
@@ -111,3 +111,34 @@ def _gaps(samples: Sequence[Gpu]) -> str:
         if gaps:
             parts.append(f"{heading} ({'all' if len(gaps) == len(asked) else ', '.join(gaps)})")
     return "; ".join(parts)
+
+
+def compare(
+    checks: Mapping[str, Sequence[Finding]],
+) -> tuple[list[Finding], dict[Finding, list[str]]]:
+    """Return what more than half of several machines have, and what the others have or lack, with
+    the names of these, the worst first."""
+    hosts: dict[Finding, list[str]] = {}
+    for host, listed in checks.items():
+        for check in dict.fromkeys(listed):
+            hosts.setdefault(check, []).append(host)
+    codes = list(dict.fromkeys(check.code for check in hosts))
+    ordered = sorted(hosts, key=lambda check: codes.index(check.code))
+    common = [check for check in ordered if 2 * len(hosts[check]) > len(checks)]
+    differences = {check: hosts[check] for check in ordered if check not in common}
+    for host, listed in checks.items():
+        if (lack := _lack(common, listed)) is not None:
+            differences.setdefault(lack, []).append(host)
+    return common, {check: differences[check] for check in worst_first(differences)}
+
+
+def _lack(common: Iterable[Finding], checks: Sequence[Finding]) -> Finding | None:
+    """Return which common checks a machine has nothing else in place of; None if there are none."""
+    own = {check.code for check in checks if check not in common}
+    some = {check.code for check in checks}
+    lacks = [
+        f"{check.code} {check.text}" if check.code in some else check.code
+        for check in common
+        if check not in checks and check.code not in own
+    ]
+    return Finding("info", "not there", ", ".join(dict.fromkeys(lacks))) if lacks else None
