@@ -51,8 +51,20 @@ class LogicalNames:
 
     @cached_property
     def machine(self) -> Machine:
-        """What the mappings share."""
-        return machine_of(self._frame, self._probed)
+        """What the mappings of all processes of the frame share."""
+        frame = self._frame
+        servers = {
+            process.pid: process.cuda_context.environ
+            for process in frame.processes
+            if process.cuda_context is not None and _is_server(process)
+        }
+        return Machine(
+            frame_devices(frame),
+            frame.driver_version,
+            self._probed,
+            tuple(servers.values()),
+            frame.host.surroundings,
+        )
 
     @cached_property
     def _devices(self) -> dict[tuple[object, ...], CudaDevice]:
@@ -117,22 +129,6 @@ class LogicalNames:
         if alike not in self._alike:
             self._alike[alike] = process_mapping(context, machine, used, mps=mps)
         return _CachedMapping(context, used, mps, self._alike[alike])
-
-
-def machine_of(frame: Frame, probed: tuple[Probed, ...] = ()) -> Machine:
-    """Return what the mappings of all processes of a frame share."""
-    servers = {
-        process.pid: process.cuda_context.environ
-        for process in frame.processes
-        if process.cuda_context is not None and _is_server(process)
-    }
-    return Machine(
-        frame_devices(frame),
-        frame.driver_version,
-        probed,
-        tuple(servers.values()),
-        frame.host.surroundings,
-    )
 
 
 def _is_server(process: Process) -> bool:
