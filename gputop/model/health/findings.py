@@ -323,11 +323,6 @@ def _reset(gpu: Gpu) -> str:
     return RESET.format(index=gpu.index)
 
 
-def _held_by_nobody(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
-    finding = unaccounted.finding(gpu, nested=frame.host.nested)
-    return () if finding is None else (finding,)
-
-
 def _reported(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
     """Return what is reported, but that it hangs, which its state says."""
     report = frame.report(gpu)
@@ -337,7 +332,7 @@ def _reported(frame: Frame, gpu: Gpu) -> Iterable[Finding]:
 
 
 _RULES = (
-    _xids, _state, _recovery, _memory, _links, _throttle, _pcie, _settings, _held_by_nobody,
+    _xids, _state, _recovery, _memory, _links, _throttle, _pcie, _settings, unaccounted.findings,
     _reported,
 )  # fmt: skip
 """The gravest first."""

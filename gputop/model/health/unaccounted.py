@@ -7,9 +7,10 @@ the driver lists only the process that made the context (fuser -v /dev/nvidia* f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gputop.model.machine.finding import Finding
+from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu
 from gputop.model.machine.text import MIB, size
 
@@ -74,11 +75,11 @@ def _next_step(gpu: Gpu, nested: bool) -> str:
     return "Look from the host" if nested else f"Try: sudo fuser -v {node}"
 
 
-def finding(gpu: Gpu, *, nested: bool) -> Finding | None:
-    """Return the finding if the amount is notable. `nested`: as `Host.nested`."""
-    if not is_notable(gpu.memory_unaccounted):
-        return None
-    suspects = [holder for holder in suspects_or_none(gpu) if holder is not None]
-    said = [f"PID {holder.pid}: {words(holder)}" for holder in suspects]
-    text = f"{size(gpu.memory_unaccounted)} of its memory is held by no process that is listed"
-    return Finding("info", UNACCOUNTED, text, next(iter(said), _next_step(gpu, nested)))
+def findings(frame: Frame, gpu: Gpu) -> Iterator[Finding]:
+    """Yield the finding if the amount is notable."""
+    if is_notable(gpu.memory_unaccounted):
+        suspects = [holder for holder in suspects_or_none(gpu) if holder is not None]
+        said = [f"PID {holder.pid}: {words(holder)}" for holder in suspects]
+        text = f"{size(gpu.memory_unaccounted)} of its memory is held by no process that is listed"
+        advice = next(iter(said), _next_step(gpu, frame.host.nested))
+        yield Finding("info", UNACCOUNTED, text, advice)
