@@ -16,11 +16,12 @@ import msgspec
 import pytest
 
 from gputop.agent.probe import Prober
-from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.inventory import Inventory
 from gputop.model.cuda.probe import compare, probed_order
 from gputop.model.cuda.resolve import resolve
 from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.gpu import MigDevice
 from gputop.model.machine.probed import Probed, ProbedDevice
 from tests.conftest import MachineFactory
 from tests.driver import Machine
@@ -293,13 +294,13 @@ def test_a_child_that_cannot_be_killed_is_left_alone(
 # MIG
 
 
-def mig_gpu(*instances: MigInstance) -> CudaDevice:
+def mig_gpu(*instances: MigDevice) -> CudaDevice:
     return CudaDevice(0, GPU_0, "00000000:C1:00.0", "A100", mig_enabled=True, mig=instances or None)
 
 
-MIG = MigInstance(MIG_UUID, 1, 0)
-UNNAMED = MigInstance(None, 1, 0)
-OTHER = MigInstance("MIG-a1b2c3d4-0000-4000-8000-000000000001", 2, 0)
+MIG = MigDevice(uuid=MIG_UUID, gi=1, ci=0)
+UNNAMED = MigDevice(gi=1, ci=0)
+OTHER = MigDevice(uuid="MIG-a1b2c3d4-0000-4000-8000-000000000001", gi=2, ci=0)
 
 
 @pytest.mark.system

@@ -17,7 +17,7 @@ from gputop.model.cuda.advice import (
     requested,
     requests_advice,
 )
-from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.frameworks import FRAMEWORKS, Framework, device_name
 from gputop.model.cuda.inventory import DeviceUse
 from gputop.model.cuda.mapping import Mapping
@@ -28,6 +28,7 @@ from gputop.model.cuda.resolve import resolve
 from gputop.model.cuda.tf_log import explain, read_tf_log
 from gputop.model.machine.environment import CudaContext, Environ, parse_environ
 from gputop.model.machine.finding import Finding
+from gputop.model.machine.gpu import MigDevice
 from tests.model.inventories import h100, mixed
 from tests.model.test_mig import TWO
 from tests.model.test_visibility_vectors import VECTORS_FILE, inventory, vectors
@@ -38,7 +39,7 @@ SPLIT = [
     msgspec.structs.replace(
         h100(1)[0],
         mig_enabled=True,
-        mig=(MigInstance("MIG-c1", 1, 0), MigInstance("MIG-c2", 1, 1)),
+        mig=tuple(MigDevice(uuid=f"MIG-c{ci + 1}", gi=1, ci=ci) for ci in (0, 1)),
     )
 ]
 

@@ -3,9 +3,10 @@
 import pytest
 
 from gputop.model.cuda.advice import advise
-from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.export import uuid_export_line
 from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.gpu import MigDevice
 from tests.model.inventories import h100
 
 OLD, NEW = "565.57.01", "570.86.10"
@@ -14,7 +15,10 @@ OLD, NEW = "565.57.01", "570.86.10"
 def mig(index: int, *places: tuple[int, int]) -> CudaDevice:
     """A GPU in MIG mode; the instances' UUIDs are MIG-<gpu>-<gi>-<ci>."""
     gpu = h100(index + 1)[index]
-    instances = tuple(MigInstance(f"MIG-{index}-{gi}-{ci}", gi, ci, "1g.10gb") for gi, ci in places)
+    instances = tuple(
+        MigDevice(uuid=f"MIG-{index}-{gi}-{ci}", gi=gi, ci=ci, profile="1g.10gb")
+        for gi, ci in places
+    )
     return CudaDevice(index, gpu.uuid, gpu.pci_bus_id, gpu.name, mig_enabled=True, mig=instances)
 
 

@@ -5,8 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.cuda.resolve import resolve
+from gputop.model.machine.gpu import MigDevice
 from tests.model.inventories import h100, indices
 
 ENTRIES = st.one_of(
@@ -29,7 +30,7 @@ def machines(draw: st.DrawFn) -> list[CudaDevice]:
             pci_bus_id=draw(st.sampled_from([None, f"0000:0{9 - index}:00.0"])),
             name=draw(st.sampled_from([None, "A", "B"])),
             mig_enabled=draw(st.booleans()),
-            mig=draw(st.sampled_from([None, (), (MigInstance(f"MIG-{index}", 1, 0),)])),
+            mig=draw(st.sampled_from([None, (), (MigDevice(uuid=f"MIG-{index}", gi=1, ci=0),)])),
             cores=draw(st.sampled_from([None, 1, 2])),
             sms=draw(st.sampled_from([None, 1, 2])),
             sm_clock=draw(st.sampled_from([None, 1, 2])),

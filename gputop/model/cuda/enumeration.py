@@ -29,7 +29,7 @@ from typing import Literal
 
 import msgspec
 
-from gputop.model.machine.gpu import mig_number
+from gputop.model.machine.gpu import MigDevice, mig_number
 
 Certainty = Literal["exact", "expected", "predicted", "unknown"]
 """How far the order of the GPUs can be trusted (how the value is read: `documented`).
@@ -62,17 +62,6 @@ DeviceId = tuple[int, int | None, int | None]
 """The NVML index; for a MIG device also its GPU instance and compute instance."""
 
 
-class MigInstance(msgspec.Struct, frozen=True):
-    """A compute instance of a GPU in MIG mode."""
-
-    uuid: str | None
-    """As `nvidia-smi -L` prints it from R470 on: MIG-c788539f-c1ea-5a36-8b4d-9b07d024b1bb."""
-    gi: int
-    ci: int
-    profile: str | None = None
-    """Such as 2g.10gb."""
-
-
 class CudaDevice(msgspec.Struct, frozen=True):
     """A GPU or MIG device: the facts on which the meaning of CUDA_VISIBLE_DEVICES depends."""
 
@@ -84,9 +73,9 @@ class CudaDevice(msgspec.Struct, frozen=True):
     name: str | None
     mig_enabled: bool = False
     """MIG mode is on: CUDA then counts MIG instances in place of this GPU."""
-    mig: tuple[MigInstance, ...] | None = None
-    """In NVML's order; None: not known."""
-    instance: MigInstance | None = None
+    mig: tuple[MigDevice, ...] | None = None
+    """In NVML's order, without what changes from frame to frame; None: not known."""
+    instance: MigDevice | None = None
     """Set if this is a MIG device; all other fields are then those of its GPU."""
     cores: int | None = None
     sms: int | None = None
@@ -110,7 +99,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
         """The device's name in a sentence: `GPU 1`, `GPU 0:3 MIG 2g.10gb`."""
         if self.instance is None:
             return f"GPU {self.index}"
-        number = mig_number(self.index, self.instance.gi, self.instance.ci)
+        number = mig_number(self.index, *self.instance.instance_ids)
         return f"GPU {number} MIG {self.instance.profile or ''}".rstrip()
 
     @property
@@ -118,7 +107,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
         """The identity of the device on its machine, independent of all other fields."""
         if self.instance is None:
             return self.index, None, None
-        return self.index, self.instance.gi, self.instance.ci
+        return self.index, *self.instance.instance_ids
 
     @property
     def gpu_instance(self) -> tuple[int, int | None]:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from gputop.errors import UsageError
-from gputop.model.cuda.enumeration import CudaDevice, MigInstance
+from gputop.model.cuda.enumeration import CudaDevice
 from gputop.model.machine.frame import Frame, Host
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.summary import free_memory, is_full, users
 
 _MOST_PARTS = 1 << 18
@@ -62,7 +62,7 @@ class _DescribedGpu(Gpu, frozen=True, kw_only=True):
 def _device(gpu: Gpu) -> CudaDevice:
     mig = None
     if gpu.mig is not None:
-        mig = tuple(MigInstance(part.uuid, part.gi, part.ci, part.profile) for part in gpu.mig)
+        mig = tuple(MigDevice(uuid=d.uuid, gi=d.gi, ci=d.ci, profile=d.profile) for d in gpu.mig)
     enabled = isinstance(gpu, _DescribedGpu) and gpu.mig_enabled
     return CudaDevice(
         index=gpu.index,
