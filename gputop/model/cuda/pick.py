@@ -165,12 +165,6 @@ class PickedValue(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True):
-    text: str
-    lasts: bool = False
-    """Waiting does not help."""
-
-
 class _RankedPart(msgspec.Struct, frozen=True):
     part: Pickable
     quality: tuple[bool, bool, int]
@@ -208,14 +202,14 @@ def _choose(
     perhaps: dict[object, _RankedPart] = {}
     for number, part in enumerate(parts):
         peak, hidden = _peak(frames, part), barred.get(part.number)
-        refusal = _Refusal(hidden, lasts=True) if hidden else _refusal(frame, part, peak, wanted)
+        refusal, lasts = (hidden, True) if hidden else _refusal(frame, part, peak, wanted)
         candidate = _candidate(frame, part, peak, number)
-        if refusal is None or not refusal.lasts:
+        if not lasts:
             perhaps.setdefault(part.id[:2], candidate)
         if refusal is None:
             able.setdefault(part.id[:2], candidate)
         else:
-            reasons[part.number] = refusal.text
+            reasons[part.number] = refusal
     fits = wanted.count <= most
     return GpuPick(
         parts=_best([*able.values()], wanted, frame.links) if fits else None,
@@ -335,19 +329,20 @@ def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
 
 def _refusal(
     frame: Frame, part: Pickable, peak: float | None, wanted: PickRequest
-) -> _Refusal | None:
+) -> tuple[str | None, bool]:
+    """Return why a part cannot be had, None if it can, and whether waiting does not help."""
     if part.device is not None and part.uuid is None:
-        return _Refusal("its UUID is not known")
+        return "its UUID is not known", False
     waived, least = _waived(wanted), wanted.min_free or 0
     against = [o for o in objections(frame, part.gpu, part.device) if o.code not in waived]
     if lasting := next((o for o in against if o.code in _LASTING), None):
-        return _Refusal(lasting.text, lasts=True)
+        return lasting.text, True
     if (part.memory_total or least) < least:
-        return _Refusal(f"it has only {size(part.memory_total)} of memory", lasts=True)
+        return f"it has only {size(part.memory_total)} of memory", True
     text = against[0].text if against else _too_little(part.free_memory(frame), least)
     if wanted.max_utilization is not None and (part.device is None or peak is not None):
         text = text or _too_busy(peak, wanted.max_utilization)
-    return None if text is None else _Refusal(text)
+    return text, False
 
 
 def _waived(wanted: PickRequest) -> set[ObjectionCode]:
