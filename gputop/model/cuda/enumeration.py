@@ -181,9 +181,6 @@ def enumerate_devices(
             return Enumeration(gpus, "unknown", "the CUDA driver's order does not fit these GPUs")
         counted = tuple(by_index[index] for index in cuda_order)
         return Enumeration(counted, "exact", "the CUDA driver itself gave this order")
-    if order not in ORDERS:
-        because = f"CUDA_DEVICE_ORDER={shown(order or '')} is neither PCI_BUS_ID nor FASTEST_FIRST"
-        return Enumeration((), "exact", f"{because}: CUDA does not start (error 101)")
     if len(gpus) <= 1:
         return Enumeration(gpus, "exact", "there is one GPU" if gpus else "there is no GPU")
     return _ranked(gpus, by_bus_id=order == PCI_BUS_ID)

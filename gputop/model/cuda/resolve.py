@@ -72,7 +72,8 @@ def resolve(
 def _refused(value: str | None, order: str | None, devices: Sequence[CudaDevice]) -> Mapping:
     """Return the mapping under a CUDA_DEVICE_ORDER with which CUDA does not start."""
     texts = value.split(",") if value else ()
-    because = enumerate_devices(devices, order).because
+    because = f"CUDA_DEVICE_ORDER={shown(order or '')} is neither PCI_BUS_ID nor FASTEST_FIRST"
+    because += ": CUDA does not start (error 101)"
     return msgspec.structs.replace(
         _none_visible(value, order, because, "order"),
         entries=tuple(ResolvedEntry(i, text, "ignored") for i, text in enumerate(texts)),
