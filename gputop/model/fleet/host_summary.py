@@ -21,7 +21,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.text import short_name
 from gputop.model.processes import process_rows
-from gputop.model.processes.views import ViewRow
+from gputop.model.processes.views import ViewRow, known_sum
 
 LampKind = Literal["free", "used", "idle", "hung", "sick", "unknown"]
 
@@ -68,7 +68,6 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
     """Sum up a frame; `host` is the name by which its machine was asked for."""
     lamps = [tuple(lamp(frame, gpu, idle_after, part) for part in gpu.mig or (None,))
              for gpu in frame.gpus]  # fmt: skip
-    names = dict.fromkeys(gpu.name for gpu in frame.gpus)
     rows = process_rows.rows(frame, idle_after=idle_after, host=host)
     keys = process_rows.row_keys(frame, rows)
     return HostSummary(
@@ -84,9 +83,9 @@ def summary_of(host: str, frame: Frame, idle_after: float) -> HostSummary:
         ),
         slices=free_slices(frame),
         users=tuple(summary.users(frame)),
-        models=tuple(dict.fromkeys(map(short_name, filter(None, names)))),
+        models=tuple(dict.fromkeys(short_name(gpu.name) for gpu in frame.gpus if gpu.name)),
         utilization=_mean([gpu.utilization for gpu in frame.gpus if gpu.state == "answers"]),
-        memory_free=_sum([summary.free_memory(frame, gpu) for gpu in frame.gpus]),
+        memory_free=known_sum([summary.free_memory(frame, gpu) for gpu in frame.gpus]),
         worst=worst_of(frame),
         processes=tuple(ViewRow(row, (host, key)) for row, key in zip(rows, keys, strict=True)),
     )
@@ -106,11 +105,6 @@ def _machine(frame: Frame) -> Hashable:
 def _mean(values: Sequence[float | None]) -> float | None:
     reported = [value for value in values if value is not None]
     return sum(reported) / len(reported) if reported else None
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    reported = [value for value in values if value is not None]
-    return sum(reported) if reported else None
 
 
 def lamp(frame: Frame, gpu: Gpu, idle_after: float, device: MigDevice | None = None) -> LampKind:

@@ -256,19 +256,20 @@ def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> Process
             (process.start_time for process in once if process.start_time), default=None
         ),
         type=types.pop() if len(types) == 1 else MISSING,
-        gpu_memory=_sum(row.process.gpu_memory for row in rows),
-        sm_utilization=_sum(row.process.sm_utilization for row in rows),
-        cpu=_sum(process.cpu for process in once),
-        rss=_sum(process.rss for process in once),
+        gpu_memory=known_sum(row.process.gpu_memory for row in rows),
+        sm_utilization=known_sum(row.process.sm_utilization for row in rows),
+        cpu=known_sum(process.cpu for process in once),
+        rss=known_sum(process.rss for process in once),
         user=users.pop() if len(users) == 1 else None,
         command=command,
     )
     age = max((row.age for row in rows if row.age is not None), default=None)
     gpu = rows[0].gpu if len(gpus) == 1 else None
-    return ProcessRow(total, gpu, age, idle_memory=_sum(row.idle_memory for row in rows))
+    return ProcessRow(total, gpu, age, idle_memory=known_sum(row.idle_memory for row in rows))
 
 
-def _sum(values: Iterable[N | None]) -> N | None:
+def known_sum(values: Iterable[N | None]) -> N | None:
+    """Return the sum of the values that are known; None if none is."""
     numbers = [value for value in values if value is not None]
     return sum(numbers[1:], numbers[0]) if numbers else None
 
