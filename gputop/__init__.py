@@ -115,7 +115,7 @@ the other terms are gputop's own, with their module.)
                     file for each day (Recording, recording/reader.py)
     reply           the answer to one request, sent between frames (Reply, protocol/messages.py)
     report          what an exporter says of a GPU where no agent of gputop reads the machine
-                    (GpuReport, model/machine/gpu_report.py)
+                    (GpuReport, model/machine/frame.py)
     request         what a reader sends to an agent (Request, protocol/messages.py)
     reservation     a GPU that a user means to use, kept by a lock that ends with its last holder;
                     advisory (Reservation, model/machine/gpu.py; reservations/)

@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 from gputop.model.health.findings import blocking
 from gputop.model.health.unaccounted import is_notable
 from gputop.model.machine.finding import Finding, Level
-from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.frame import Frame, GpuReport, Process
 from gputop.model.machine.gpu import Gpu, Listing, MigDevice
-from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.summary import (
     is_own_job,

@@ -18,7 +18,6 @@ import msgspec
 from gputop.model.machine.environment import AgentSurroundings, CudaContext
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.gpu import Gpu, MigDevice
-from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.grouped import grouped
 from gputop.model.machine.origin import Origin
 from gputop.model.machine.process_id import ProcessId
@@ -209,6 +208,23 @@ class Problem(Finding, frozen=True, kw_only=True):
     def __str__(self) -> str:
         cards = ", ".join(map(str, self.cards))
         return f"{self.text}: {self.advice}" + (f"; on the PCI bus: {cards}" if cards else "")
+
+
+class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an exporter reports of a GPU, where no agent of gputop has read the machine."""
+
+    free: bool | None = None
+    """Whether a new job could have it; None if the exporter cannot tell either."""
+    reason: str = ""
+    """Why it is not free, or why that is not known: the code of an objection
+    (`model.health.free`), or empty."""
+    users: tuple[str, ...] | None = None
+    """Who computes on it, most processes first; None if the exporter does not report users.
+    Names in parentheses stand for users that are not told apart."""
+    jobs: tuple[str, ...] = ()
+    """The jobs on it: `slurm 4711 (alice)`."""
+    findings: tuple[Finding, ...] | None = None
+    """What needs attention; None if the exporter reports none."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -11,9 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gputop.model.machine.frame import Frame, Host
+from gputop.model.machine.frame import Frame, GpuReport, Host
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gputop.model.health.findings import HUNG
 from gputop.model.health.xids import xid_finding
 from gputop.model.machine.finding import Finding, Level
+from gputop.model.machine.frame import GpuReport
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.gpu_report import GpuReport
 from gputop.model.machine.text import duration, printable
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
