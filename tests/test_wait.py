@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from gputop.cli import main
 from gputop.commands.targets.selection import selection_of
-from gputop.commands.targets.wait_conditions import GpusFree, ProcessesEnd
+from gputop.commands.targets.wait_conditions import GpusFree, GpusIdle, ProcessesEnd
 from gputop.model.cuda.pick import PickRequest
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import MigDevice, Reservation
@@ -341,3 +342,37 @@ def test_on_other_machines(sshd: Sshd, machine: MachineFactory) -> None:
     status, out, _ = waiting.ends()
     assert status == 1
     assert out.startswith(f"train.py (PID {pids[1]}) of {ME} has ended on w2 after ")
+
+
+def pending(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, list[Any]]) -> list[str]:
+    """Return what `gputop wait --idle` still waits for at each look: a time, and the GPUs then."""
+    condition, said = GpusIdle(600.0, 0.05, (), 1.0), list[str]()
+    for now, gpus in looks:
+        clock = SimpleNamespace(monotonic=lambda now=now: now)
+        monkeypatch.setattr("gputop.commands.targets.wait_conditions.time", clock)
+        condition.check(cast(Source, None), replace(frame(), gpus=tuple(gpus)))
+        said.append(condition.pending.removesuffix(" more below 5 %"))
+    return said
+
+
+def test_utilization_has_to_stay_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit is not below it, and what is unknown is not idle."""
+    loads = [0.0, 0.04, None, 0.0, 0.0, 0.05, 0.0, 0.0]
+    looks = [(100.0 + k, [gpu(utilization=load)]) for k, load in enumerate(loads)]
+    assert pending(monkeypatch, *looks) == [
+        "10m00s", "9m59s", "a span without work", "10m00s", "9m59s",
+        "GPU 0 to be below 5 %", "10m00s", "9m59s",
+    ]  # fmt: skip
+
+
+def test_all_gpus_have_to_be_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle, busy = [gpu(0), gpu(1)], [gpu(0), gpu(1, utilization=0.5)]
+    looks: list[list[Any]] = [busy, [gpu(0), gpu(1, stale_for=2.0)], [], idle, idle]
+    assert pending(monkeypatch, *((100.0 + k, gpus) for k, gpus in enumerate(looks))) == [
+        "GPU 1 to be below 5 %", "a span without work", "a span without work", "10m00s", "9m59s",
+    ]  # fmt: skip
+
+
+def test_a_time_in_which_nobody_looked_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [(100.0 + now, [gpu()]) for now in (0, 2, 5, 500, 502)]
+    assert pending(monkeypatch, *looks) == ["10m00s", "9m58s", "9m55s", "10m00s", "9m58s"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from gputop.model.conditions.ended import AwaitedProcess, EndOfProcesses, end_of, names_of
-from gputop.model.conditions.idle import IdleSpan
 from gputop.model.machine.frame import Frame, Host, Problem
 from gputop.model.machine.process_id import LivenessState, ProcessId, ProcessLiveness
 from tests.builders import frame, gpu, process
@@ -78,33 +76,3 @@ def test_sentences() -> None:
     assert str(hostile) == "\ufffd]9;\ufffd (PID 123) of e\ufffdve"
     many = [train(pid) for pid in range(1, 8)]
     assert names_of(many).endswith("train.py (PID 5) of alice and 2 more")
-
-
-@pytest.mark.parametrize(
-    "loads",
-    [
-        [0.0, 0.04, None, 0.0, 0.0],
-        [0.0, 0.05, 0.0, 0.0],
-    ],
-)
-def test_utilization_has_to_stay_low(loads: list[float | None]) -> None:
-    """At the limit is not below it, and what is unknown is not idle."""
-    span = IdleSpan(0.05, 3.0)
-    told = [span.receive([gpu(utilization=load)], float(now)) for now, load in enumerate(loads)]
-    assert told[0] == 0.0
-    assert None in told
-    assert told[-2:] == [0.0, 1.0]
-
-
-def test_all_gpus_have_to_be_idle() -> None:
-    span = IdleSpan(0.05, 3.0)
-    busy = [gpu(0), gpu(1, utilization=0.5)]
-    late = [gpu(0), gpu(1, stale_for=2.0)]
-    assert [span.receive(gpus, 1.0) for gpus in (busy, late, [], None)] == [None] * 4
-    assert [span.receive([gpu(0), gpu(1)], now) for now in (2.0, 4.0)] == [0.0, 2.0]
-
-
-def test_a_time_in_which_nobody_looked_does_not_count() -> None:
-    span = IdleSpan(0.05, 3.0)
-    told = [span.receive([gpu()], now) for now in (0.0, 2.0, 5.0, 500.0, 502.0)]
-    assert told == [0.0, 2.0, 5.0, 0.0, 2.0]

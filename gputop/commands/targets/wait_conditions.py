@@ -21,7 +21,6 @@ from gputop.model.conditions.ended import (
     host_of,
     names_of,
 )
-from gputop.model.conditions.idle import IdleSpan
 from gputop.model.cuda.pick import PickRequest, choose
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
@@ -211,14 +210,18 @@ class GpusFree:
 
 
 class GpusIdle:
-    """Wait until GPUs have done next to nothing for a while."""
+    """Wait until GPUs have done next to nothing for a while. Unknown utilization (no answer, a
+    driver that is gone) ends the span, and so does a gap between frames: time that was not observed
+    does not count as idle."""
 
     needs_driver = True
 
     def __init__(self, seconds: float, limit: float, gpus: Sequence[str], interval: float) -> None:
         """`seconds`: how long; `limit`: a ratio; `interval`: seconds between two frames."""
         self._seconds, self._limit, self._gpus = seconds, limit, gpus
-        self._span = IdleSpan(limit, _GAPS * interval)
+        self._longest_gap = _GAPS * interval
+        self._since: float | None = None
+        self._last = 0.0
         self.pending = ""
 
     def begin(self, source: Source, frame: Frame) -> str | None:
@@ -231,7 +234,7 @@ class GpusIdle:
 
     def check(self, source: Source, frame: Frame) -> str | None:
         gpus = _chosen(frame, self._gpus)
-        idle = self._span.receive(gpus, time.monotonic())
+        idle = self._idle_for(gpus or ())
         limit = f"{self._limit * 100:g} %"
         busy = [] if gpus is None else [g for g in gpus if (g.utilization or 0.0) >= self._limit]
         self.pending = "a span without work"
@@ -244,6 +247,17 @@ class GpusIdle:
         have = "has" if len(gpus) == 1 else "have"
         return (f"{indices_of(gpus)} on {host_of(frame)} {have} been below {limit} for "
                 f"{duration(self._seconds)}")  # fmt: skip
+
+    def _idle_for(self, gpus: Sequence[Gpu]) -> float | None:
+        """Return the seconds of the span so far; None if it has not begun."""
+        now = time.monotonic()
+        is_late, self._last = now - self._last > self._longest_gap, now
+        loads = [gpu.utilization for gpu in gpus]
+        if not loads or any(load is None or load >= self._limit for load in loads):
+            self._since = None
+        elif self._since is None or is_late:
+            self._since = now
+        return None if self._since is None else now - self._since
 
 
 def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
