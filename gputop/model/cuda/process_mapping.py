@@ -191,20 +191,17 @@ def _judged(
 def _guess(process: ProcessView) -> tuple[Mapping, str] | None:
     """Return the mapping by the variables of a process that it started or that started it, and
     whose they are; None if they do not fit."""
-    descendant, ancestor = process.context.descendant, process.context.ancestor
-    relatives: list[tuple[Environ, str]] = []
-    if descendant is not None:
-        whose = f"a process that it started ({descendant.pid}): it has probably set them itself"
-        relatives.append((descendant.environ, whose))
-    if ancestor is not None:
-        whose = f"the process that started it ({ancestor.pid}): it has probably inherited them"
-        relatives.append((ancestor.environ, whose))
-    for environ, whose in relatives if process.used else ():
-        context = msgspec.structs.replace(process.context, environ=environ)
-        theirs = process._replace(context=context)
-        guess = _resolve(reachable(theirs), theirs)
-        if is_among(process.used, guess):
-            return guess, whose
+    relatives = (
+        (process.context.descendant, "a process that it started", "set them itself"),
+        (process.context.ancestor, "the process that started it", "inherited them"),
+    )
+    for relative, who, how in relatives if process.used else ():
+        if relative is not None:
+            context = msgspec.structs.replace(process.context, environ=relative.environ)
+            theirs = process._replace(context=context)
+            guess = _resolve(reachable(theirs), theirs)
+            if is_among(process.used, guess):
+                return guess, f"{who} ({relative.pid}): it has probably {how}"
     return None
 
 
