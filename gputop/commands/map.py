@@ -146,7 +146,7 @@ def _answer(
     can be asked."""
     if log is not None:
         tf_log = read_tf_log(log.decode("utf-8", "replace"))
-        advice = explain(tf_log, inventory.devices)
+        advice = tuple(explain(tf_log, inventory.devices))
         text = (log_json if options.json else log_text)(tf_log, inventory.devices, advice)
         status = 0 if tf_log.sees_gpu else 1
     else:

@@ -68,7 +68,7 @@ def of_request(text: str) -> tuple[Finding, ...]:
 def of_log(text: str) -> tuple[Finding, ...]:
     name = "/device:GPU:0 "
     gpus = [CudaDevice(i, None, f"0000:{bus}:00.0", None) for i, bus in enumerate((2, 3, 82, 83))]
-    return explain(read_tf_log(name + text), gpus)
+    return tuple(explain(read_tf_log(name + text), gpus))
 
 
 def of_environment(text: str) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def told(gpu: Gpu, **host: Any) -> tuple[str, ...]:
-    return limits(Frame(host=Host(name="node", **host), time=0.0, gpus=(gpu,)), gpu)
+    return tuple(limits(Frame(host=Host(name="node", **host), time=0.0, gpus=(gpu,)), gpu))
 
 
 def gpu(capability: str = "9.0", virtualization: str | None = None, **values: Any) -> Gpu:

@@ -143,12 +143,8 @@ def physical(bus_id: str, devices: Sequence[CudaDevice]) -> CudaDevice | None:
     return next(gpus, None)
 
 
-def explain(log: TfLog, devices: Sequence[CudaDevice]) -> tuple[Finding, ...]:
-    """Return advice on what is easily misread in a log from a machine with these GPUs."""
-    return tuple(_explain(log, devices))
-
-
-def _explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Finding]:
+def explain(log: TfLog, devices: Sequence[CudaDevice]) -> Iterator[Finding]:
+    """Yield advice on what is easily misread in a log from a machine with these GPUs."""
     if log.devices:
         yield Finding("info", "tf-log-device-number", " ".join(_numbers(log, devices)))
     buses = {(normalize_bus_id(entry.bus_id), entry.ordinal) for entry in log.devices}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import size
@@ -43,25 +45,19 @@ def no_process_text(frame: Frame) -> str:
     return f"the driver does not list the processes here{why}"
 
 
-def limits(frame: Frame, gpu: Gpu) -> tuple[str, ...]:
-    """Return a sentence for each limit of a GPU, its subject before a colon."""
-    sentences = []
+def limits(frame: Frame, gpu: Gpu) -> Iterator[str]:
+    """Yield a sentence for each limit of a GPU, its subject before a colon."""
     if is_unified(gpu):
         used, total = size(frame.host.memory_used), size(frame.host.memory_total)
-        sentences.append(
-            f"unified memory: the GPU uses the machine's RAM, {used} of {total} in use"
-        )
+        yield f"unified memory: the GPU uses the machine's RAM, {used} of {total} in use"
     if gpu.numa_node is not None:
-        sentences.append(
+        yield (
             f"NUMA node {gpu.numa_node}: the system manages the GPU's memory, and keeps pages of "
             "processes that have ended; it is free when no process is on it"
         )
     if frame.host.wsl and gpu.listed == "none":
-        sentences.append("WSL: Windows runs the driver, which lists no processes here")
+        yield "WSL: Windows runs the driver, which lists no processes here"
     if gpu.identity is not None and gpu.identity.virtualization == "vgpu":
-        sentences.append(
-            "vGPU: a share of a card; only its host knows power, temperature and clocks"
-        )
+        yield "vGPU: a share of a card; only its host knows power, temperature and clocks"
     if gpu.listed == "ours":
-        sentences.append(CONTAINER)
-    return tuple(sentences)
+        yield CONTAINER
