@@ -18,9 +18,8 @@ from gputop.model.machine.text import (
     size,
     three_digits,
 )
-from gputop.model.usage.count import UsageRow
+from gputop.model.usage.count import UnknownReason, UsageRow
 from gputop.model.usage.grouping import UsageKey
-from gputop.model.usage.held import UnknownReason
 from gputop.model.usage.spans import Coverage
 from gputop.model.usage.totals import UsageTotals
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputop.model.machine.text import printable
-from gputop.model.usage.count import UsageCount, UsageRow
+from gputop.model.usage.count import UnknownReason, UsageCount, UsageRow
 from gputop.model.usage.grouping import COLUMNS, MAX_CELL, OTHERS, VIEWS, UsageKey, columns_of
-from gputop.model.usage.held import UnknownReason
 from gputop.model.usage.spans import Coverage, FrameTime
 
 MAX_ROWS = 20_000
