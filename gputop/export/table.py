@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from gputop.model.health.findings import findings
-from gputop.model.health.free import free_words, is_free
+from gputop.model.health.free import free_words, is_free, who
 from gputop.model.health.unaccounted import remark, suspects_or_none, words
-from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import DeviceHolder, Gpu, mig_number
 from gputop.model.machine.limits import limits, no_process_text

@@ -13,8 +13,7 @@ import pytest
 from gputop.cli import main
 from gputop.errors import SourceError
 from gputop.model.health.findings import findings, in_alarm
-from gputop.model.health.free import count_of_free, not_free
-from gputop.model.health.who import who
+from gputop.model.health.free import count_of_free, not_free, who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.limits import no_process_text
 from gputop.model.machine.summary import count_of_users, users

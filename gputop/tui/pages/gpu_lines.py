@@ -9,9 +9,8 @@ from itertools import chain, groupby, zip_longest
 from msgspec.structs import replace
 
 from gputop.model.health.findings import findings
-from gputop.model.health.free import not_free
+from gputop.model.health.free import not_free, who
 from gputop.model.health.unaccounted import is_notable
-from gputop.model.health.who import who
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice, Reservation, mig_number
 from gputop.model.machine.limits import limits, no_process_text

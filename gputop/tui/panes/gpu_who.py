@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.model.health.findings import SAID_BY_ROW, findings
-from gputop.model.health.free import is_free
-from gputop.model.health.who import vacancy
+from gputop.model.health.free import is_free, vacancy
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu
