@@ -41,10 +41,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     documented: bool = True
     """False: sources are silent on this value; show "not documented"."""
     visible: tuple[CudaDevice, ...] | None = None
-    """The k-th is cuda:k; None: which GPU is which is not known.
-
-    A MIG device has an `instance`; its other fields are those of its GPU.
-    """
+    """The k-th is cuda:k; None: which GPU is which is not known."""
     visible_set: tuple[CudaDevice, ...] | None = None
     """The GPUs if only the set of them is known; their order means nothing."""
     count: int | None = None

@@ -1,7 +1,7 @@
 """Details of one process, sent on request: too much, or too private, for every frame.
 
 A secret is never shown, not even to root, who could read it: others see the screen, and frames go
-into files. A possible secret counts as one: hiding a name too many costs little.
+into files.
 
 Values of variables are shown unasked only if programs for GPUs read them. These are listed by exact
 name, or by a prefix that belongs to such programs alone: not RAY_ and VLLM_ as such, because

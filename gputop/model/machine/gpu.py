@@ -52,25 +52,12 @@ monitor          it is known to watch GPUs (nvidia-persistenced, DCGM), or only 
 
 
 GpuState = Literal["answers", "late", "asleep", "lost", "silent"]
-"""What the values of a GPU are worth.
-
-answers  they are current
-late     they are old: it has not answered for less than SILENT_AFTER seconds. Shown dim, with `≈`
-asleep   the kernel has switched the GPU off until it is used, as on laptops. Asking would wake it,
-         so only its identity is known
-lost     there are none: the driver reports an error (`Gpu.error`)
-silent   it has not answered for longer, or never. Shown dim, with a sentence instead of numbers
-"""
+"""What the values of a GPU are worth: see `Gpu.state`. Those of a GPU that is late are shown dim,
+with `≈`; in place of those of a silent one there is a sentence."""
 
 Listing = Literal["all", "ours", "none", "unknown"]
-"""Which compute processes of a GPU are listed; only with `all` does an empty list say that nobody
-computes there.
-
-all      all of them
-ours     those of gputop's own PID namespace: in a container others cannot be seen
-none     not all, or none: the driver does not say (WSL, no permission)
-unknown  the GPU has not been asked, or has no answer
-"""
+"""Which compute processes of a GPU are listed: see `Gpu.listed`. Only with `all` does an empty list
+say that nobody computes there; `unknown`: the GPU has not been asked, or has no answer."""
 
 SILENT_AFTER = 4.0
 """Seconds without an answer after which a GPU is silent: less than a command waits for all GPUs. A
