@@ -63,11 +63,10 @@ def weigh(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Evidence
     if not used:
         return Evidence("unused", "The driver does not list it with memory in use on any GPU.")
     where = _where(used)
-    likely = ((used[0].id, "cuda:0?"),) if len(used) == 1 else ()
     if mapping.visible is None:
         # A list with one entry leaves only cuda:0, whichever GPU that is.
-        single = bool(mapping.value) and "," not in (mapping.value or "")
-        return Evidence("unknown", f"{where}.", likely if single else ())
+        single = len(used) == 1 and mapping.value and "," not in mapping.value
+        return Evidence("unknown", f"{where}.", ((used[0].id, "cuda:0?"),) if single else ())
     if is_among(used, mapping):
         return _fitting(mapping, process, where)
     reached = {part.index for part in inside.devices or ()}

@@ -69,10 +69,11 @@ def reserved_words(reservation: Reservation, now: float) -> str:
 
 def pending_job(frame: Frame, gpu: Gpu) -> SlurmJob | None:
     """Return the job of Slurm that holds a GPU and has nobody on it; otherwise None."""
-    is_used = bool(_on_gpu(frame, gpu))
-    there = gpu.slurm_job is not None and gpu.slurm_job.user in users(frame, gpu)
-    unnamed = is_used and gpu.slurm_job is not None and gpu.slurm_job.user is None
-    return None if there or unnamed else gpu.slurm_job
+    job = gpu.slurm_job
+    if job is None:
+        return None
+    there = _on_gpu(frame, gpu) if job.user is None else job.user in users(frame, gpu)
+    return None if there else job
 
 
 def job_words(job: SlurmJob) -> str:

@@ -74,11 +74,7 @@ class RecentlyEnded:
             memory = row.process.gpu_memory
             if memory and memory > self._peaks.get(key, 0):
                 self._peaks[key] = memory
-        self._compare(frame, now)
-
-    def _compare(self, frame: Frame, now: dict[RowKey, ProcessRow]) -> None:
-        gone = [key for key in self._last if key not in now]
-        if gone:
+        if gone := [key for key in self._last if key not in now]:
             self._part(frame, now, gone)
         self._last = now
         self.ended = [

@@ -343,9 +343,9 @@ def held_parts(frame: Frame, gpu: Gpu) -> list[HeldPart] | UnknownReason:
 def _held_devices(gpu: Gpu, processes: Sequence[Process]) -> list[HeldPart] | UnknownReason:
     siblings = Counter(device.gi for device in gpu.mig or ())
     devices = {device.instance_ids: device for device in gpu.mig or ()}
+    here = grouped(processes, attrgetter("gpu_instance", "compute_instance"))
     parts = []
-    ids_of = attrgetter("gpu_instance", "compute_instance")
-    for ids, members in grouped(processes, ids_of).items():
+    for ids, members in here.items():
         device = devices.get(ids)
         if device is None or not device.memory_total or not gpu.memory_total:
             return "instance"
