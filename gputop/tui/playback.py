@@ -109,7 +109,7 @@ class Playback:
         if len(some) == _AT_ONCE:
             return False
         self._whole, self._filling = history, None
-        self.history = history.until(self.time)
+        self.history = history.copy(until=self.time)
         return True
 
     def _up_to_reach(self, since: float) -> Iterator[Frame]:
@@ -159,7 +159,7 @@ class Playback:
         if self._live is None:
             self._lead_up_to(frame)
         else:
-            self.history = self._live.until(frame.time)
+            self.history = self._live.copy(until=frame.time)
             if not self.history.times:
                 self.history.append(frame)
 
@@ -180,11 +180,11 @@ class Playback:
         whole, index = self._whole, self._index(frame.time)
         first = whole.times[0] if whole.times else inf
         if first <= frame.time <= self._reach:
-            self.history = whole.until(frame.time)
+            self.history = whole.copy(until=frame.time)
         elif first <= frame.time and index - self._index(self._reach) <= _AT_ONCE:
             for later in self._past.frames(nextafter(self._reach, inf), frame.time):
                 whole.append(later)
-            self._reach, self.history = frame.time, whole.until(frame.time)
+            self._reach, self.history = frame.time, whole.copy(until=frame.time)
         else:
             self._whole, self._reach, self._filling = History(), frame.time, None
             self._whole.append(frame)

@@ -169,7 +169,7 @@ def test_as_it_was_at_a_time(count: int) -> None:
         for n in range(count)
     ]  # fmt: skip
     whole, before = filled(*frames), filled(*frames[:-30])
-    then = whole.until(2000.5 + count - 31)
+    then = whole.copy(until=2000.5 + count - 31)
     assert list(then.times) == list(before.times)[-len(then.times) :]
     assert len(then.times) == min(count, SLOTS) - 30
     assert past(then, gpu()) == past(before, gpu())[-len(then.times) :]
@@ -179,4 +179,4 @@ def test_as_it_was_at_a_time(count: int) -> None:
     then.append(at(count, gpu(utilization=0.45)))
     assert past(then, gpu())[-1] == 0.45
     assert past(whole, gpu())[-1] == (count - 1) % 10 / 10
-    assert list(whole.until(0).times) == []
+    assert list(whole.copy(until=0).times) == []

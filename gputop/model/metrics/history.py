@@ -154,14 +154,11 @@ class History:
                 process.sm_utilization if is_live else None,
             )
 
-    def copy(self) -> History:
-        """Return a copy that later frames do not change."""
-        return self.until(inf)
-
-    def until(self, time: float) -> History:
-        """Return the past up to a time, for the GPUs and processes that are known now."""
+    def copy(self, until: float = inf) -> History:
+        """Return a copy that later frames do not change, up to a time, for the GPUs and processes
+        that are known now."""
         times = self.times
-        count = bisect_right(times, time)
+        count = bisect_right(times, until)
         history, end = copy(self), self._end - len(times) + count
         if 0 < count < len(times):
             history._begun = times[count - 1]
