@@ -151,16 +151,12 @@ def read_entry(text: str, kind: EntryKind, cuda: Enumeration) -> ParsedEntry:
     return _read_gpu(text, cuda) if kind == "gpu" else _read_integer(text, cuda)
 
 
-def _mismatch(problem: str, *, documented: bool) -> ParsedEntry:
-    return ParsedEntry(None, "kind_mismatch", problem, documented)
-
-
 def _read_integer(text: str, cuda: Enumeration) -> ParsedEntry:
     number = read_number(text)
     if number is None:
         if text.startswith(("GPU-", "MIG-")):
             problem = "is a UUID in a list that began with a number"
-            return _mismatch(problem, documented=cuda.mig == "none")
+            return ParsedEntry(None, "kind_mismatch", problem, documented=cuda.mig == "none")
         return ParsedEntry(None, "not_a_number", "is not a number")
     if number < 0 and text.lstrip(_SPACE)[0] == "-":
         return ParsedEntry(None, "negative", "is negative")
@@ -177,7 +173,7 @@ def _read_gpu(text: str, cuda: Enumeration) -> ParsedEntry:
     as_mig = cuda.mig == "none" and text.startswith("MIG-")
     if not text.startswith("GPU-") and not as_mig:
         problem = "does not start with GPU- in a list that began with a UUID"
-        return _mismatch(problem, documented=not text.startswith("MIG-"))
+        return ParsedEntry(None, "kind_mismatch", problem, documented=not text.startswith("MIG-"))
     gpu = _find_gpu(text, cuda)
     if gpu.rank is None:
         return gpu
@@ -232,7 +228,7 @@ def _read_mig(text: str, cuda: Enumeration) -> ParsedEntry:
     """
     if not text.startswith("MIG-"):
         problem = "does not start with MIG- in a list that began with a MIG device"
-        return _mismatch(problem, documented=False)
+        return ParsedEntry(None, "kind_mismatch", problem, documented=False)
     if old := _MIG_OLD_NAME.fullmatch(text):
         return _read_old_mig(old[1], int(old[2]), int(old[3]), cuda)
     uuids = [device.mig_uuid for device in cuda.instances]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from gputop.model.cuda.entries import EntryReason, ResolvedEntry
@@ -66,10 +64,6 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
             because=because,
             order_certainty=self.order_certainty or self.certainty,
         )
-
-    def hiding(self, devices: Iterable[CudaDevice], reason: str) -> Mapping:
-        hidden = tuple(Hidden(device, reason) for device in devices)
-        return msgspec.structs.replace(self, hidden=(*self.hidden, *hidden))
 
 
 def unknown_mapping(value: str | None, order: str | None, because: str) -> Mapping:

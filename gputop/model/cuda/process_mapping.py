@@ -24,7 +24,7 @@ from gputop.model.cuda.entries import EntryReason, kind_of
 from gputop.model.cuda.enumeration import CERTAINTY_WORDS, CudaDevice
 from gputop.model.cuda.evidence import Evidence, inferred, is_among, only_device, weigh
 from gputop.model.cuda.export import shell_lines, uuid_export_line
-from gputop.model.cuda.mapping import Mapping, unknown_mapping, weaker
+from gputop.model.cuda.mapping import Hidden, Mapping, unknown_mapping, weaker
 from gputop.model.cuda.probe import probed_order
 from gputop.model.cuda.reach import (
     NODES,
@@ -232,16 +232,18 @@ def _resolve(inside: DeviceSet, process: ProcessView) -> Mapping:
     value, order = process.variables.get(NAME), process.variables.get(ORDER)
     if inside.devices is None:
         return _anywhere(value, order, inside.reason, process)
-    cuda_order = inside.order or probed_order(machine.probed, order, machine.devices)
+    counted = inside.order or probed_order(machine.probed, order, machine.devices)
+    reached = {device.index for device in inside.devices}
     mapping = resolve(
         value,
         inside.devices,
         order=order,
-        cuda_order=inside.order_within(cuda_order),
+        cuda_order=None if counted is None else [index for index in counted if index in reached],
         driver_version=machine.driver_version,
     )
-    outside = inside.missing(machine.devices)
-    return _capped(mapping, inside, process).hiding(outside, f"not among {inside.reason}")
+    mapping, why = _capped(mapping, inside, process), f"not among {inside.reason}"
+    outside = (Hidden(device, why) for device in inside.missing(machine.devices))
+    return msgspec.structs.replace(mapping, hidden=(*mapping.hidden, *outside))
 
 
 def _capped(mapping: Mapping, inside: DeviceSet, process: ProcessView) -> Mapping:

@@ -73,11 +73,6 @@ class DeviceSet(msgspec.Struct, frozen=True):
         indices = {device.index for device in self.devices or ()}
         return [device for device in machine if device.index not in indices]
 
-    def order_within(self, cuda_order: Sequence[int] | None) -> list[int] | None:
-        """Return an order of the machine's GPUs without those that are not in the set."""
-        indices = {device.index for device in self.devices or ()}
-        return None if cuda_order is None else [index for index in cuda_order if index in indices]
-
 
 class Machine(msgspec.Struct, frozen=True):
     """What is the same for every process of a machine."""
@@ -178,9 +173,8 @@ def node_set(devices: Sequence[CudaDevice], minors: Collection[int]) -> DeviceSe
     return DeviceSet(tuple(device for device in devices if device.minor in minors), NODES)
 
 
-def container_set(devices: Sequence[CudaDevice], nvidia_visible_devices: str | None) -> DeviceSet:
+def container_set(devices: Sequence[CudaDevice], text: str | None) -> DeviceSet:
     """Read NVIDIA_VISIBLE_DEVICES of a container; prefer `node_set`, which shows its effect."""
-    text = nvidia_visible_devices
     if text is None or text in ("", "void"):
         return DeviceSet(None, "NVIDIA_VISIBLE_DEVICES does not say which GPUs the container has")
     because = f"NVIDIA_VISIBLE_DEVICES={shown(text)} of the container"
