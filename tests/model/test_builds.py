@@ -46,9 +46,9 @@ def test_on_which_cards_a_build_runs(listed: str, none: set[str], ptx: set[str])
     ],
 )
 def test_the_runtime_library_of_a_cuda(cuda: str, name: str) -> None:
-    assert Build("tensorflow", "2", cuda, "8.9").libraries() == (name, "libcudnn.so.8")
-    assert Build("tensorflow", "2", cuda).libraries() == (name,)
-    assert Build("tensorflow", "2", "").libraries() == ()
+    assert tuple(Build("tensorflow", "2", cuda, "8.9").libraries()) == (name, "libcudnn.so.8")
+    assert tuple(Build("tensorflow", "2", cuda).libraries()) == (name,)
+    assert tuple(Build("tensorflow", "2", "").libraries()) == ()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ names of the runtime library in NVIDIA's toolkits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -43,16 +43,14 @@ class Build(msgspec.Struct, frozen=True):
         """The address of the page that says how to install it, for which CUDA."""
         return _PAGES[self.name]
 
-    def libraries(self) -> tuple[str, ...]:
-        """Return the sonames of CUDA's runtime and of cuDNN, as far as they are known."""
-        names = []
+    def libraries(self) -> Iterator[str]:
+        """Yield the sonames of CUDA's runtime and of cuDNN, as far as they are known."""
         if self.cuda:
             major, minor = major_minor(self.cuda)
             before_12 = f".{minor if major < 11 else 0}" if major < 12 else ""
-            names.append(f"libcudart.so.{major}{before_12}")
+            yield f"libcudart.so.{major}{before_12}"
         if self.cudnn:
-            names.append(f"libcudnn.so.{self.cudnn.partition('.')[0]}")
-        return tuple(names)
+            yield f"libcudnn.so.{self.cudnn.partition('.')[0]}"
 
 
 def kernels_for(architectures: Iterable[str], capability: str) -> Kernels:

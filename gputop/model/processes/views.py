@@ -241,8 +241,7 @@ class _Forest:
 
 def _distinct(rows: Iterable[ProcessRow]) -> list[Process]:
     """Return the processes of rows, one on two GPUs only once."""
-    processes = {(row.host, row.process.id): row.process for row in rows}
-    return list(processes.values())
+    return list({(row.host, row.process.id): row.process for row in rows}.values())
 
 
 def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> ProcessRow:
@@ -252,9 +251,6 @@ def _total(rows: Sequence[ProcessRow], pid: int, command: str | None) -> Process
     types = {row.process.type for row in rows}
     total = Process(
         pid=pid,
-        start_time=min(
-            (process.start_time for process in once if process.start_time), default=None
-        ),
         type=types.pop() if len(types) == 1 else MISSING,
         gpu_memory=known_sum(row.process.gpu_memory for row in rows),
         sm_utilization=known_sum(row.process.sm_utilization for row in rows),
@@ -277,12 +273,11 @@ def known_sum(values: Iterable[N | None]) -> N | None:
 def unaccounted_rows(frame: Frame) -> list[ViewRow]:
     """Return lines for unaccounted memory: one for each process that may hold it, with the amount
     on the first, or what to do if no process is suspect."""
-    entries = []
-    for gpu in frame.gpus:
-        entries += [
-            _suspect(frame, gpu, holder, not k) for k, holder in enumerate(suspects_or_none(gpu))
-        ]
-    return entries
+    return [
+        _suspect(frame, gpu, holder, not k)
+        for gpu in frame.gpus
+        for k, holder in enumerate(suspects_or_none(gpu))
+    ]
 
 
 def _suspect(frame: Frame, gpu: Gpu, holder: DeviceHolder | None, first: bool) -> ViewRow:
