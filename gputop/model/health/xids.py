@@ -43,8 +43,6 @@ _ADVICE = {
 }
 
 _LEGACY = "not used on Ampere and later; on older cards: "
-_COPY = "a copy engine failed while a program was using it"
-_VIDEO = "a video engine failed while a program was using it"
 _SMOOTHING = "power smoothing (which evens out the power draw)"
 
 _ON_OLDER_CARDS = (
@@ -76,7 +74,8 @@ _ROWS: tuple[_XidRow, ...] = (
      f"restart the program; {SUPPORT}", "warning", "catalog"),
     ("37", "the card's firmware got an unknown request", "nothing", "warning", "catalog"),
     ("38", "a watchdog of the card's firmware timed out", "nothing", "warning", "catalog"),
-    ("39-41 70-72 75-77 85 126-135", _COPY, "restart", "warning", "catalog"),
+    ("39-41 70-72 75-77 85 126-135", "a copy engine failed while a program was using it",
+     "restart", "warning", "catalog"),
     ("43", "a program's work was stopped after an error in the program", "app", "warning",
      "catalog"),
     ("44", "a fault while the GPU switched between programs", "nothing", "warning", "catalog"),
@@ -86,7 +85,8 @@ _ROWS: tuple[_XidRow, ...] = (
     ("48", "an uncorrected memory error", f"{RESET}; {REPLACE}", "error", "catalog"),
     ("54", "the card's own power cable is not connected",
      "power off the machine and check the card's power cables and seat", "error", "catalog"),
-    ("60", _VIDEO, "restart", "warning", "catalog"),
+    ("60 68 82-84 86 88 89 96-105 139", "a video engine failed while a program was using it",
+     "restart", "warning", "catalog"),
     ("61", f"{_LEGACY}its microcontroller stopped at a breakpoint", "support", "error",
      "nverror"),
     ("62", "the card's microcontroller stopped", "reset", "error", "catalog"),
@@ -96,7 +96,6 @@ _ROWS: tuple[_XidRow, ...] = (
      "error", "catalog"),
     ("66 67", "the card's firmware refused an access by the driver", "nothing", "warning",
      "catalog"),
-    ("68 82-84 86 88 89 96-105 139", _VIDEO, "restart", "warning", "catalog"),
     ("69", "a program sent an invalid command to the GPU", "app", "warning", "catalog"),
     ("74", "an NVLink failed",
      f"{RESET}; if it happens again on the same link, check switch, bridge and seat", "error",
