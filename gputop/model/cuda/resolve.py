@@ -60,7 +60,7 @@ def resolve(
     mappings = []
     for rule in rules_for(devices, driver_version):
         cuda = with_mig(gpus, rule, mixed=_mixes_kinds(value or ""))
-        mapping = _mapping(value, order, cuda)
+        mapping = _unset(order, cuda) if value is None else _listed(value, order, cuda)
         hidden = _hidden(mapping, devices, cuda)
         mappings.append(msgspec.structs.replace(mapping, hidden=hidden))
     if any(mapping.visible != mappings[-1].visible for mapping in mappings):
@@ -93,15 +93,6 @@ def _none_visible(
         count=0,
         reason=reason,
     )
-
-
-def _mapping(value: str | None, order: str | None, cuda: Enumeration) -> Mapping:
-    if value is None:
-        return _unset(order, cuda)
-    if value:
-        return _listed(value, order, cuda)
-    # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
-    return _none_visible("", order, _ANY_ORDER, "empty_value")
 
 
 def _unset(order: str | None, cuda: Enumeration) -> Mapping:
@@ -140,6 +131,9 @@ def _mixes_kinds(value: str) -> bool:
 
 
 def _listed(value: str, order: str | None, cuda: Enumeration) -> Mapping:
+    if not value:
+        # No GPU: stated by the guide for CUDA 13; CUDA_ERROR_NO_DEVICE before that, too.
+        return _none_visible("", order, _ANY_ORDER, "empty_value")
     kind = kind_of(value)
     entries = read_entries(value, cuda)
     end = next((e for e in entries if e.reason is not None), None)
