@@ -62,6 +62,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert line(everything, broken) == (
         "- - - - - - - - - - - - the driver does not answer node 0/1"
     )
+    assert format_line("{hosts}|{free}|{problem}")(LineView((), asked=None)) == "-|-|"
     nobody = LineView((), asked=2)
     assert format_line("{hosts} {free} {problem}|{host}")(nobody) == "0/2 - |-"
     unlisted = replace(_machine(), gpus=(gpu(listed="none"),), processes=())

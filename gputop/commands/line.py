@@ -41,7 +41,7 @@ def _run_cluster(options: Namespace) -> int:
     from gputop.commands.shared.cluster import clusters
 
     line = format_line(options.format or DEFAULT_HOSTS)
-    asked = 1
+    asked: int | None = None
     for frames, down in clusters(options):
         asked = asked if "" in down else len(frames) + len(down)
         write(line(LineView(frames, asked)) + "\n")

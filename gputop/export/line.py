@@ -31,11 +31,12 @@ _MAX_FIELD_CHARS = 200
 
 
 class LineView(NamedTuple):
-    """The machines of a line; `asked`: how many were asked."""
+    """The machines of a line."""
 
     frames: Sequence[Frame]
     """One frame of each machine that answered."""
-    asked: int = 1
+    asked: int | None = 1
+    """How many were asked; None if that is not known."""
 
 
 class LineField(NamedTuple):
@@ -97,8 +98,10 @@ def _host(view: LineView) -> str | None:
     return ",".join(names) or None
 
 
-def _hosts(view: LineView) -> str:
+def _hosts(view: LineView) -> str | None:
     seen = len(_readable(view))
+    if view.asked is None:
+        return None
     return str(seen) if seen == view.asked else f"{seen}/{view.asked}"
 
 
@@ -109,7 +112,7 @@ def _free_gpus(view: LineView) -> str | None:
     parts = []
     for frame in view.frames:
         free = ranges(gpu.index for gpu in frame.gpus if is_free(frame, gpu))
-        name = f"{frame.host.requested_name or frame.host.name}:" if view.asked > 1 else ""
+        name = f"{frame.host.requested_name or frame.host.name}:" if view.asked != 1 else ""
         parts += [f"{name}{free}"] if free else []
     return " ".join(parts) or "none"
 
@@ -165,7 +168,7 @@ def _who(view: LineView) -> str | None:
 
 def _problems(view: LineView) -> Iterator[str]:
     for frame in view.frames:
-        name = f"{frame.host.requested_name or frame.host.name}: " if view.asked > 1 else ""
+        name = f"{frame.host.requested_name or frame.host.name}: " if view.asked != 1 else ""
         if frame.problem is not None:
             yield f"{name}{frame.problem.text}"
         elif (worst := worst_of(frame)) is not None:

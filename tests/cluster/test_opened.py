@@ -170,6 +170,17 @@ def test_every_interval(queries: ClusterQueries) -> None:
     assert [line.split()[0] for line in lines] == ["4/5"] * 3
 
 
+def test_a_server_that_has_never_answered() -> None:
+    """How many hosts it knows is not known, just like what they do."""
+    command = [*GPUTOP, "--prometheus", "http://127.0.0.1:1", "--line", "--watch", "-i", "1"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        assert program.stdout.readline() == "- hosts -/- free -% -/- -C\n"
+        assert program.stderr.readline().endswith("127.0.0.1:1: Connection refused\n")
+        program.terminate()
+
+
 @pytest.mark.long
 async def test_in_a_browser_without_ssh(queries: ClusterQueries) -> None:
     """Who looks starts no ssh; a viewer ends with its server, however that ends."""
