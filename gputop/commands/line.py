@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.hosts import answers_of, timeout_of
+from gputop.commands.shared.hosts import answers_of, watch
 from gputop.commands.snapshot import frame_of
 from gputop.errors import GputopError
 from gputop.export.line import DEFAULT, DEFAULT_HOSTS, LineView, format_line
@@ -26,11 +26,8 @@ def run(options: Namespace) -> int:
     if options.prometheus is not None:
         return _run_cluster(options)
     if options.watch:
-        from gputop.commands.shared.follow import watch
-
         return watch(options, Rounds(options.hosts or (None,), line).receive)
-    timeout = timeout_of(options)
-    ask = partial(frame_of, demo=options.demo, writer="gputop.export.line", timeout=timeout)
+    ask = partial(frame_of, options=options, writer="gputop.export.line")
     frames = [frame for _, frame in answers_of(options.hosts, ask)]
     if frames:
         write(line(LineView(frames, len(options.hosts) or 1)) + "\n")

@@ -7,7 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.hosts import answers_of, timeout_of
+from gputop.commands.shared.hosts import answers_of, timeout_of, watch
 from gputop.errors import DriverError, GputopError
 from gputop.output import write
 from gputop.settings import session_of
@@ -29,15 +29,8 @@ def run(options: Namespace) -> int:
     if options.prometheus is not None:
         return _run_cluster(options)
     if options.watch:
-        from gputop.commands.shared.follow import watch
-
         return watch(options, _write_json)
-    ask = partial(
-        frame_of,
-        demo=options.demo,
-        writer=_JSON if options.json else _TEXT,
-        timeout=timeout_of(options),
-    )
+    ask = partial(frame_of, options=options, writer=_JSON if options.json else _TEXT)
     idle_after = cache(lambda: session_of(options).processes.idle_after)
     count = 0
     for host, frame in answers_of(options.hosts, ask, ordered=not options.json):
@@ -53,13 +46,14 @@ def _run_cluster(options: Namespace) -> int:
     from gputop.commands.shared.cluster import clusters
 
     idle_after = session_of(options).processes.idle_after
-    for cluster in clusters(options):
-        for number, frame in enumerate(cluster.frames):
+    for frames, down in clusters(options):
+        status = int(bool(down))
+        for number, frame in enumerate(frames):
             if options.json:
                 _write_json(None, frame)
             else:
                 write("\n" * bool(number) + _text(frame, lambda: idle_after))
-    return int(bool(cluster.down))
+    return status
 
 
 def _text(frame: Frame, idle_after: Callable[[], float]) -> str:
@@ -78,11 +72,11 @@ def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
         write(frame_json(message) + "\n", "utf-8")
 
 
-def frame_of(host: HostName | None, demo: bool, writer: str, timeout: float) -> Frame:
-    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile;
-    `timeout` is for the login. DriverError, SourceError."""
-    less = () if writer == _JSON else TABLE
-    with closing(open_source(host, None, demo=demo, less=less, timeout=timeout)) as source:
+def frame_of(host: HostName | None, options: Namespace, writer: str) -> Frame:
+    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile.
+    DriverError, SourceError."""
+    less, timeout = () if writer == _JSON else TABLE, timeout_of(options)
+    with closing(open_source(host, None, demo=options.demo, less=less, timeout=timeout)) as source:
         import_module(writer)
         from gputop.sources.ask import frames_of
 

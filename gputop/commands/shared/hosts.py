@@ -1,4 +1,4 @@
-"""-H: the hosts of a command, all asked at the same time."""
+"""-H: the hosts of a command, all asked or followed at the same time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +18,7 @@ from gputop.sources.agent_process import ANSWER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gputop.model.machine.frame import Frame
     from gputop.settings import Settings
     from gputop.sources.ssh.names import HostName
 
@@ -123,6 +125,30 @@ def print_answers(
             write(f"\n{heading}{text}" if statuses else f"{heading}{text}")
         statuses.append(status)
     return max([*statuses, int(len(statuses) < len(hosts))])
+
+
+def watch(
+    options: argparse.Namespace, put: Callable[[HostName | None, Frame | GputopError], None]
+) -> int:
+    """Give `put` each frame or error of all hosts until no host is left to try again, and return
+    the exit status. Each new error of a host is also written to standard error, once. Without hosts
+    it is this machine's frames, and GputopErrors are raised."""
+    from gputop.settings import session_of
+    from gputop.sources.follow_hosts import HostFollower
+
+    interval = session_of(options).interval
+    said: dict[HostName | None, str] = {}
+    with closing(HostFollower(options.hosts or (None,), interval, options.demo)) as follower:
+        for host, message in follower:
+            if not isinstance(message, GputopError):
+                said.pop(host, None)
+            elif host is None:
+                raise message
+            elif said.get(host) != str(message):  # only once, not at every new try
+                said[host] = str(message)
+                complain_of(host, message)
+            put(host, message)
+    return 1
 
 
 def complain_of(host: HostName | None, error: GputopError) -> None:
