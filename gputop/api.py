@@ -277,7 +277,7 @@ def _hosts_of(hosts: str | Sequence[str]) -> tuple[HostName, ...]:
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"hosts are names, not {words!r:.100}")
     named = any("@" in word for word in words)
-    groups = from_file(settings_path(os.environ), ("groups",)).groups if named else {}
+    groups = from_file(settings_path(), ("groups",)).groups if named else {}
     return parse_hosts(words, groups, os.environ, None)
 
 

@@ -24,7 +24,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -212,10 +212,10 @@ class Folder:
                     self.remove(name)
 
 
-def xdg_folder(name: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
+def xdg_folder(name: str, default: str) -> str:
     """Return the folder that a variable of the XDG specification names, if it is absolute;
     otherwise the default, in which ~ stands for the home directory."""
-    folder = environ.get(name, "")
+    folder = os.environ.get(name, "")
     return folder if os.path.isabs(folder) else os.path.expanduser(default)
 
 

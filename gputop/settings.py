@@ -184,25 +184,40 @@ def without_actions(session: Session) -> Session:
     return Session(**looks, glyphs="unicode", readonly=True, keep=False)
 
 
-def settings_path(environ: Mapping[str, str]) -> Path:
+def settings_path() -> Path:
     """Return the path of the settings file, which need not exist."""
     from pathlib import Path  # slow to import, and most commands need no settings
 
-    return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config", environ), "gputop", "config.toml")
+    return Path(xdg_folder("XDG_CONFIG_HOME", "~/.config"), "gputop", "config.toml")
 
 
-def read(environ: Mapping[str, str]) -> Settings:
+def read() -> Settings:
     """Return the settings of file and environment. UsageError if either is broken."""
-    return from_environment(from_file(settings_path(environ)), environ)
+    return from_environment(from_file(settings_path()), os.environ)
 
 
-def file_believed(environ: Mapping[str, str], only: Collection[str] = ()) -> Settings:
+def file_believed(only: Collection[str]) -> Settings:
     """Read as `from_file` does, but leave out a file that is not safe, and say so."""
     try:
-        return from_file(settings_path(environ), only)
+        return from_file(settings_path(), only)
     except UnsafeSettingsError as error:
         complain(f"{error}; the defaults are used")
         return Settings()
+
+
+def usable_and_said(
+    only: Collection[str] = (), without: str = "the defaults are used"
+) -> tuple[Settings, list[str]]:
+    """Read as `usable` does, and say what is wrong; `without`: what follows if nothing can be read,
+    in words."""
+    try:
+        settings, mistakes = usable(settings_path(), only)
+    except UsageError as error:
+        complain(f"{error}; {without}")
+        return Settings(), [str(error)]
+    for mistake in mistakes:
+        complain(f"{mistake}; it is ignored")
+    return settings, mistakes
 
 
 def from_file(path: Path, only: Collection[str] = ()) -> Settings:
@@ -423,15 +438,7 @@ def session_of(options: Namespace) -> Session:
 
     What is wrong in the file is reported and not used, and the file is not written then.
     """
-    path = settings_path(os.environ)
-    try:
-        settings, mistakes = usable(path)
-        words = counted(len(mistakes), "wrong setting")
-        for mistake in mistakes:
-            complain(f"{mistake}; it is ignored")
-    except UsageError as error:
-        complain(f"{error}; the defaults are used")
-        settings, mistakes, words = Settings(), [str(error)], "wrong settings"
+    settings, mistakes = usable_and_said()
     settings = from_environment(settings, os.environ)
     flags = {name: getattr(options, name) for name in _FLAGS}
     given = {name: value for name, value in flags.items() if value is not None}
@@ -442,6 +449,6 @@ def session_of(options: Namespace) -> Session:
     except UsageError as error:  # the command line has checked -u already
         complain(f"{error}; everybody's processes are shown")
         fields["user"] = None
-    kept = settings.keep and not mistakes and not options.demo
-    said = f"{words}: config --check" if mistakes else ""
-    return Session(**fields, me=user_named("me"), path=path if kept else None, mistakes=said)
+    path = settings_path() if settings.keep and not mistakes and not options.demo else None
+    said = f"{counted(len(mistakes), 'wrong setting')}: config --check" if mistakes else ""
+    return Session(**fields, me=user_named("me"), path=path, mistakes=said)

@@ -35,10 +35,13 @@ def read(tmp_path: Path, text: str) -> Settings:
     return from_file(path)
 
 
-def test_where_it_is() -> None:
-    assert settings_path({"XDG_CONFIG_HOME": "/a"}) == Path("/a/gputop/config.toml")
-    for environ in ({}, {"XDG_CONFIG_HOME": ""}, {"XDG_CONFIG_HOME": "relative"}):
-        assert settings_path(environ) == Path("~/.config/gputop/config.toml").expanduser()
+def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Path("~/.config/gputop/config.toml").expanduser()
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert settings_path() == usual
+    for folder, path in {"/a": Path("/a/gputop/config.toml"), "": usual, "relative": usual}.items():
+        monkeypatch.setenv("XDG_CONFIG_HOME", folder)
+        assert settings_path() == path
 
 
 def test_what_it_sets(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def contents(texts: dict[str, str], path: str, whole: bool) -> str:
 
 def _settings(whole: bool) -> str:
     try:
-        settings = read(os.environ)
+        settings = read()
     except UsageError as error:
         return f"# {error if whole else _anonymous(str(error))}\n"
     if whole:

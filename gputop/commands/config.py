@@ -20,7 +20,7 @@ from gputop.settings import (
     described,
     file_text,
     from_environment,
-    from_file,
+    read,
     settings_path,
     usable,
 )
@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    write(_text(options, settings_path(os.environ)))
+    write(_text(options, settings_path()))
     return 0
 
 
@@ -60,8 +60,7 @@ def _text(options: argparse.Namespace, path: Path) -> str:
         return document(Settings(), {}, f"{path}: the defaults")
     if options.check:
         return _check(path)
-    in_file, text = from_file(path), file_text(path)
-    settings = from_environment(in_file, os.environ)
+    settings, text = read(), file_text(path)
     variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
     origins = {**_set_in(text or ""), **variables}
     state = "" if text is not None else " (no such file)"

@@ -139,9 +139,9 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     """Check what can be checked without an agent. UsageError, GputopError."""
     variable = VARIABLES["readonly"]
-    only = file_believed(os.environ, ("readonly",)), {variable: os.environ.get(variable, "")}
+    only = file_believed(("readonly",)), {variable: os.environ.get(variable, "")}
     if options.readonly or from_environment(*only).readonly:
-        where = f"GPUTOP_READONLY is set, or readonly in {settings_path(os.environ)}"
+        where = f"GPUTOP_READONLY is set, or readonly in {settings_path()}"
         raise GputopError(f"--readonly is given, or {where}: nothing is signalled")
     asks = not (options.yes or options.dry_run)
     if asks and not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):

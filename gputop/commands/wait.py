@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -235,7 +234,7 @@ def _ways(options: argparse.Namespace) -> list[Callable[[str], None]]:
     commands: list[str] = []
     ways: list[Callable[[str], None]] = []
     if options.notify:
-        settings = file_believed(os.environ, ("notify", "notify_command"))
+        settings = file_believed(("notify", "notify_command"))
         ways.append(partial(notify.notify_terminal, manner=settings.notify))
         commands += [settings.notify_command] if settings.notify_command else []
     commands += [] if options.notify_command is None else [options.notify_command]

@@ -22,7 +22,7 @@ _DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
 
 def default_folder() -> str:
     """Return the folder for recordings without a given path."""
-    state = xdg_folder("XDG_STATE_HOME", "~/.local/state", os.environ)
+    state = xdg_folder("XDG_STATE_HOME", "~/.local/state")
     return os.path.join(state, "gputop", "recordings")
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gputop.model.machine.frame import Frame
-    from gputop.settings import Settings
     from gputop.sources.ssh.names import HostName
 
 T = TypeVar("T")
@@ -36,11 +35,12 @@ def hosts_of(options: argparse.Namespace) -> tuple[HostName, ...]:
     words = [*options.host_words, *chain.from_iterable(map(_words_of, options.hosts_files))]
     if not words:
         return ()
+    from gputop.settings import usable_and_said
     from gputop.sources.ssh import carry
     from gputop.sources.ssh.client import allow_many_files
     from gputop.sources.ssh.names import parse_hosts
 
-    settings = _settings()
+    settings, _ = usable_and_said(("groups", "cache_agent"), "its groups are not known")
     hosts = parse_hosts(words, settings.groups, os.environ, sys.stdin)
     carry.cache_is_allowed = settings.cache_agent
     allow_many_files()
@@ -60,19 +60,6 @@ def _words_of(path: str) -> list[str]:
     if not words:
         raise UsageError(f"{path!r} names no host")
     return words
-
-
-def _settings() -> Settings:
-    from gputop.settings import Settings, settings_path, usable
-
-    try:
-        settings, mistakes = usable(settings_path(os.environ), ("groups", "cache_agent"))
-    except UsageError as error:
-        complain(f"{error}; its groups are not known")
-        return Settings()
-    for mistake in mistakes:
-        complain(f"{mistake}; it is ignored")
-    return settings
 
 
 def answers_of(
