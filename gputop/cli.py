@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from gputop.errors import GputopError, UsageError
@@ -114,14 +114,7 @@ def _prepare_terminal(options: Namespace) -> str | None:
     """Return why there can be no screen; None if the terminal is ready for one."""
     from gputop.tui.terminal.capabilities import unfit_reason
 
-    if "-" in options.host_words and os.isatty(1):
-        _type_on_terminal()
+    if "-" in options.host_words and os.isatty(1):  # names were read from where keys come from
+        with suppress(OSError):
+            os.dup2(os.open("/dev/tty", os.O_RDWR), 0)
     return unfit_reason(os.environ)
-
-
-def _type_on_terminal() -> None:
-    """Make standard input the terminal, for keys: host names were read from it before."""
-    try:
-        os.dup2(os.open("/dev/tty", os.O_RDWR), 0)
-    except OSError:
-        return  # there is no terminal

@@ -8,7 +8,6 @@ from typing import Any
 
 import shtab
 
-SHELLS = ("bash", "zsh", "fish", "tcsh")
 _GROUPS = (
     "gputop config 2>/dev/null |"
     r""" sed -n '/^\[groups\]/,$s/^"\{0,1\}\([A-Za-z0-9_.-]*\)"\{0,1\} = .*/@\1/p'"""
@@ -52,7 +51,7 @@ complete -o bashdefault -F _gputop gputop
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the script for a shell of SHELLS. `parser` has all commands, and is changed."""
+    """Return the script for a shell. `parser` has all commands, and is changed."""
     commands = next(
         action.choices
         for action in parser._actions

@@ -1,16 +1,6 @@
-"""The exceptions that gputop raises for its user.
+"""The exceptions that gputop raises for its user, and the exit codes.
 
-    GputopError                 exit code 1
-    ├── NotEnoughGpusError      ... fewer GPUs suit a job than it needs
-    ├── UsageError              exit code 2: arguments or input that gputop cannot use
-    ├── DriverError             exit code 3: the NVIDIA driver cannot be read
-    ├── ProgramError            exit code 127 or 126: a program to run is not found or not runnable
-    └── SourceError             exit code 4: frames ended: the agent died or a stream broke
-        ├── LoginError          ... ssh needs a person: for a password or a second factor
-        └── PermanentError      ... another attempt soon would fail alike, and do harm
-
-Each has one line that says what happened, to what, and what to do. `cli.py` prints the one that
-ends gputop; commands that go on after an error print it themselves.
+`cli.py` prints the one that ends gputop; commands that go on after an error print it themselves.
 """
 
 from __future__ import annotations
@@ -71,7 +61,7 @@ class SourceError(GputopError):
 
 
 class LoginError(SourceError):
-    """Another machine requires a person to log in by hand."""
+    """Another machine requires a person to log in by hand: for a password or a second factor."""
 
 
 class PermanentError(SourceError):
