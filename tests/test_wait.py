@@ -300,7 +300,7 @@ def test_what_is_over_or_cannot_be(here: Machine, machine: MachineFactory) -> No
         ("12 --webhook https://a/b", "unrecognized arguments: --webhook https://a/b"),
         ("12 --notify-command 'x", '"\'x" is not a command: No closing quotation'),
         ("12 --notify --notify-command 'x", '"\'x" is not a command: No closing quotation'),
-        ("12 --every 90", "argument --every: '90' is not a time from 0.1 to 60 seconds"),
+        ("12 --every 90", "argument --every: '90' is not a number of seconds from 0.1 to 60"),
         ("12 --idle 0", "argument --idle: '0' is not a time, as 90, 10m or 2h"),
     ],
 )

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.allocation.gpu_watch import Picked, Watch, not_enough, plain_value, tally
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.hosts:
         host, picked = _first_that_fits(options, request)
     else:
-        host, picked = None, _picked(options, request, options.wait or 0, None)
+        host, picked = None, _picked(options, request, None)
     return _print(options, request, host, picked)
 
 
@@ -144,12 +145,8 @@ def _write(line: str) -> None:
 def _first_that_fits(options: argparse.Namespace, request: PickRequest) -> tuple[HostName, Picked]:
     """Return the first host that answers with enough GPUs, and of those that answer at the same
     time the first of -H. GputopError if none has enough in time."""
-    wait = options.wait or 0.0
-
-    def ask(host: HostName) -> Picked:
-        return _picked(options, request, wait, host)
-
-    seconds = ANSWER + TIMEOUT + options.window + wait
+    ask = partial(_picked, options, request)
+    seconds = ANSWER + TIMEOUT + options.window + options.wait
     chosen, answers = first_fitting(options.hosts, ask, lambda it: bool(it.pick.parts), seconds)
     picks = dict[HostName, Picked]()
     for host in filter(answers.__contains__, options.hosts):
@@ -167,13 +164,11 @@ def _first_that_fits(options: argparse.Namespace, request: PickRequest) -> tuple
     raise GputopError(f"no host has enough GPUs: {request.count} requested")
 
 
-def _picked(
-    options: argparse.Namespace, request: PickRequest, wait: float, host: HostName | None
-) -> Picked:
+def _picked(options: argparse.Namespace, request: PickRequest, host: HostName | None) -> Picked:
     def say(words: str) -> None:
         complain(of_host(host, words))
 
-    timeout = timeout_of(options)
+    wait, timeout = options.wait, timeout_of(options)
     return Watch(request, wait, options.window, host, options.demo, say, timeout).watch()
 
 

@@ -97,7 +97,7 @@ def _reserve_in_child(options: argparse.Namespace) -> int:
 def _reserve(options: argparse.Namespace, session: int, pipe: int) -> NoReturn:
     """Reserve, write the line for the shell to the pipe `pipe`, and become the holder until
     `session`, the PID of the session's leader, ends (0: there is no leader)."""
-    request, wait = pick_request(options), options.wait or 0
+    request, wait = pick_request(options), options.wait
     words = f"gputop reserve --for {text.duration(options.seconds)}"
     with reserved(
         request, wait, words, options.uuid, options.window, options.seconds, complain

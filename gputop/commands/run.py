@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("nothing to run: gputop run [OPTIONS] -- PROGRAM [ARGUMENTS]")
     environ = callers_environment()
     path = find_executable(program[0], environ.get("PATH", os.defpath))
-    request, wait, window = pick_request(options), options.wait or 0, options.window
+    request, wait, window = pick_request(options), options.wait, options.window
     if options.no_reserve:
         taken = take(Watch(request, wait, window, say=complain).watch(), request, options.uuid)
         complain(f"{taken} without a reservation")

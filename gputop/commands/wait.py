@@ -12,7 +12,7 @@ from threading import Event
 from gputop import notify
 from gputop.commands.shared.hosts import complain_of, of_host
 from gputop.commands.shared.options import HOSTS
-from gputop.commands.shared.values import duration, percentage
+from gputop.commands.shared.values import duration, interval, percentage, span
 from gputop.commands.targets.gpu_request import add_likeness, pick_request
 from gputop.commands.targets.selection import selection_of
 from gputop.commands.targets.wait_conditions import (
@@ -26,7 +26,6 @@ from gputop.errors import DriverError, GputopError, LoginError, SourceError, Usa
 from gputop.model.machine import text
 from gputop.model.machine.frame import Frame
 from gputop.output import complain, write
-from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
 from gputop.settings import file_believed
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame
 from gputop.sources.follow import follow
@@ -57,7 +56,6 @@ exit status: 0 it has happened, 1 other errors (no process matches, it cannot ha
 _MAX_MESSAGE_CHARS = 500
 """Characters printed of a problem during the wait."""
 _USER = "until this user has left, or with words: only theirs; `me` is you, +1000 is a number"
-_time = duration("a time, as 90, 10m or 2h")
 TAKES = {**HOSTS, "user": _USER}
 _LIKENESS = ("--min-free", "--max-util", "--exclude", "--same-model")
 NEEDS = {
@@ -80,10 +78,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--gpu", metavar="GPU", action="append", default=[],
         help="only these: indices or beginnings of UUIDs, with commas or repeated")  # fmt: skip
     add_likeness(parser.add_argument_group("with --free, as of gputop free"))
-    add("--timeout", metavar="TIME", type=_time, help="wait no longer than 90, 10m or 2h")
-    add("--every", metavar="TIME", default=5.0,
-        type=duration(f"a time from {MIN_INTERVAL} to {MAX_INTERVAL:.0f} seconds",
-                      MIN_INTERVAL, MAX_INTERVAL),
+    add("--timeout", metavar="TIME", type=span, help="wait no longer than 90, 10m or 2h")
+    add("--every", metavar="TIME", type=interval, default=5.0,
         help="time between two checks (default: 5s)")  # fmt: skip
     add("--notify", action="store_true",
         help="notify as the settings notify (the terminal) and notify_command say")  # fmt: skip

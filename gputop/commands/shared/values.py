@@ -39,6 +39,7 @@ def duration(example: str, least: float = 0, most: float = math.inf) -> Callable
 size = quantity(SIZES, "a size, as 20GiB, 500M or a number of bytes", MAX_BYTES)
 """Bytes."""
 percentage = quantity({"": 1, "%": 1}, "a percentage from 0 to 100", 100)
+span = duration("a time, as 90, 10m or 2h")
 interval = duration(
     f"a number of seconds from {MIN_INTERVAL} to {MAX_INTERVAL:.0f}", MIN_INTERVAL, MAX_INTERVAL
 )

@@ -7,7 +7,7 @@ import math
 import os
 
 from gputop.allocation.gpu_watch import WINDOW
-from gputop.commands.shared.values import duration, percentage, size
+from gputop.commands.shared.values import duration, percentage, size, span
 from gputop.errors import UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import PickRequest
@@ -15,7 +15,6 @@ from gputop.model.health.free import AT_WORK
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.text import is_blank, printable
 
-_time = duration("a time, as 90, 10m or 2h")
 _window = duration("a number of seconds from 0 to 60", most=60)
 
 
@@ -24,7 +23,7 @@ def add_pick_options(parser: argparse._ActionsContainer) -> None:
     add = parser.add_argument
     add("-n", dest="count", metavar="N", type=int, default=1, help="how many (default: 1)")
     add_likeness(parser)
-    add("--wait", metavar="TIME", type=_time, nargs="?", const=math.inf,
+    add("--wait", metavar="TIME", type=span, nargs="?", default=0.0, const=math.inf,
         help="wait until there are enough, at most 90, 10m or 2h (default: no limit)")  # fmt: skip
     add("--window", metavar="SEC", type=_window, default=WINDOW,
         help="seconds to watch the utilization (default: 2)")  # fmt: skip
