@@ -407,7 +407,7 @@ def _keep(path: Path, chosen: Mapping[str, Any]) -> None:
         for dotted, value in chosen.items():
             section, _, key = dotted.rpartition(".")
             table = document.setdefault(section, tomlkit.table()) if section else document
-            table[key] = list(value) if isinstance(value, tuple) else value
+            table[key] = value
         folder.replace(name, tomlkit.dumps(document).encode())
 
 

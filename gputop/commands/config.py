@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import tomlkit
-from tomlkit.items import Comment
 
 from gputop.errors import UsageError
 from gputop.output import complain, write
@@ -36,8 +35,6 @@ examples:
 
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
-_NAMED_BY_USERS = "keys", "groups"
-"""Sections in which users choose the names."""
 TAKES: dict[str, str] = {}
 
 
@@ -104,11 +101,11 @@ def _wrong_groups(path: Path, settings: Settings) -> Iterator[str]:
 
 def _set_in(text: str) -> dict[str, str]:
     """Return the names of the settings that a valid file sets, each with the origin `file`."""
-    table = tomlkit.parse(text).unwrap()
+    table, usual = tomlkit.parse(text).unwrap(), Settings()
     names = [
         f"{name}.{inner}" if inner else name
         for name, value in table.items()
-        for inner in (value if isinstance(value, dict) and name not in _NAMED_BY_USERS else [""])
+        for inner in (value if isinstance(getattr(usual, name), msgspec.Struct) else [""])
     ]
     return dict.fromkeys(names, "file")
 
@@ -118,37 +115,24 @@ def document(settings: Settings, origins: dict[str, str], title: str) -> str:
     it."""
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
-    for name in Settings.__struct_fields__:
-        value, table = getattr(settings, name), tomlkit.table()
-        if isinstance(value, msgspec.Struct):
-            for inner in value.__struct_fields__:
-                table.add(_comment(type(value), inner, origins.get(f"{name}.{inner}")))
-                _add(table, inner, getattr(value, inner))
-            document.add(name, table)
-            continue
-        comment = _comment(Settings, name, origins.get(name))
-        if isinstance(value, dict):
-            table.add(comment)
-            table.update({key: _plain(inner) for key, inner in value.items()})
-            document.add(name, table)
-        else:
-            document.add(comment)
-            _add(document, name, value)
+    _add_all(document, settings, origins, "")
     return tomlkit.dumps(document).rstrip() + "\n"
 
 
-def _comment(settings: type[msgspec.Struct], name: str, origin: str | None) -> Comment:
-    description = described(settings, name)
-    return tomlkit.comment(f"{description} [{origin}]" if origin else description)
-
-
-def _add(table: Any, name: str, value: Any) -> None:
-    """Add a setting; one without a value is added as a comment."""
-    if value is None:
-        table.add(tomlkit.comment(f'{name} = ""'))
-    else:
-        table.add(name, _plain(value))
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _add_all(table: Any, settings: msgspec.Struct, origins: dict[str, str], section: str) -> None:
+    """Add settings with their comments; one without a value is added as a comment."""
+    for name, value in msgspec.structs.asdict(settings).items():
+        description, origin = described(type(settings), name), origins.get(f"{section}{name}")
+        comment = tomlkit.comment(f"{description} [{origin}]" if origin else description)
+        if isinstance(value, msgspec.Struct):
+            inner = tomlkit.table()
+            _add_all(inner, value, origins, f"{name}.")
+            table.add(name, inner)
+        elif isinstance(value, dict):
+            inner = tomlkit.table().add(comment)
+            inner.update(value)
+            table.add(name, inner)
+        elif value is None:
+            table.add(comment).add(tomlkit.comment(f'{name} = ""'))
+        else:
+            table.add(comment).add(name, value)
