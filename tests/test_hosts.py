@@ -211,7 +211,9 @@ def test_the_first_host_that_has_enough(capfd: Capture) -> None:
     assert (host, len(value.split(","))) == ("node1", 4)
     status, text, errors = gputop(capfd, "free", *hosts, "-n", "9", *quick, "--json")
     assert status == 1
-    assert (json.loads(text)["host"], json.loads(text)["value"]) == (None, None)
+    answer = json.loads(text)
+    assert (answer["host"], answer["value"]) == (None, None)
+    assert list(answer["refused"][0]) == ["host", "gpu", "uuid", "pci_bus_id", "reason"]
     assert errors.splitlines()[1:] == [
         "gputop: node2: 0 free, 9 requested",
         "gputop: node1: 5 free, 9 requested",

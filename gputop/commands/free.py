@@ -125,8 +125,12 @@ def _by_uuid(options: argparse.Namespace) -> bool:
 def _json(picked: Picked, value: str | None, notes: list[str]) -> str:
     parts = {part.number: _facts(part) for part in parts_of(picked.frame.gpus)}
     gpus = [parts[number] for number in picked.pick.numbers]
-    refused = [{**parts[n], "reason": reason} for n, reason in picked.pick.reasons.items()]
-    return json.dumps({"value": value, "gpus": gpus, "refused": refused, "notes": notes})
+    return json.dumps({"value": value, "gpus": gpus, "refused": _refused(picked), "notes": notes})
+
+
+def _refused(picked: Picked) -> list[dict[str, object]]:
+    parts = {part.number: _facts(part) for part in parts_of(picked.frame.gpus)}
+    return [{**parts[n], "reason": reason} for n, reason in picked.pick.reasons.items()]
 
 
 def _facts(part: Pickable) -> dict[str, object]:
@@ -159,8 +163,14 @@ def _first_that_fits(options: argparse.Namespace, request: PickRequest) -> tuple
         return chosen, picks[chosen]
     for host, picked in picks.items():
         complain(of_host(host, tally(picked.pick, request)))
-    if options.json:
-        _write(_refusals(picks))
+    if options.json:  # as with a host that is picked, and with the host of each GPU
+        refused = [
+            {"host": host.requested_name, **gpu}
+            for host, picked in picks.items()
+            for gpu in _refused(picked)
+        ]
+        nothing = {"host": None, "value": None, "gpus": [], "refused": refused, "notes": []}
+        _write(json.dumps(nothing))
     raise GputopError(f"no host has enough GPUs: {request.count} requested")
 
 
@@ -170,17 +180,6 @@ def _picked(options: argparse.Namespace, request: PickRequest, host: HostName | 
 
     wait, timeout = options.wait, timeout_of(options)
     return Watch(request, wait, options.window, host, options.demo, say, timeout).watch()
-
-
-def _refusals(refused: dict[HostName, Picked]) -> str:
-    """Return the JSON for the case that no host is picked, with the reason for each GPU."""
-    gpus = [
-        {"host": host.requested_name, "gpu": int(number), "reason": reason}
-        for host, (_, pick) in refused.items()
-        for number, reason in pick.reasons.items()
-        if number.isdecimal()
-    ]
-    return json.dumps({"host": None, "value": None, "gpus": [], "refused": gpus, "notes": []})
 
 
 # A cluster
