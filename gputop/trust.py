@@ -127,7 +127,7 @@ def find_program(
     usual = _USUAL if is_elevated() and search is None else ()
     for folder in (*(own if search is None else search).split(":"), *beside, *usual):
         path = f"{folder}/{name}"
-        if not folder.startswith("/") or not _is_program(path):
+        if not (folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK)):
             continue
         refused = _reason_or_error(path) if is_elevated() else None
         if refused is None:
@@ -222,13 +222,6 @@ def open_regular(
 def roots_of(search: str) -> str:
     """Return a search path without the folders that are not root's alone."""
     return ":".join(filter(is_roots, search.split(":")))
-
-
-def _is_program(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.X_OK)
-    except OSError:
-        return False
 
 
 def _reason_or_error(path: str, sticky: bool = False) -> str | None:

@@ -207,12 +207,9 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     from gputop.sources.prometheus.queries import find_site
 
     client = PrometheusClient(url, headers_of(os.environ))
-
-    def find() -> FreeHost:
-        return find_free(find_site(client), options.model or "", options.count)
-
+    model, count = options.model or "", options.count
     try:
-        pick = within(_CLUSTER_TIMEOUT, find)
+        pick = within(_CLUSTER_TIMEOUT, lambda: find_free(find_site(client), model, count))
     except TimeoutError:
         words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
         raise SourceError(f"{printable(client.url, 100)}: {words}") from None

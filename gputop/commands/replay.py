@@ -59,10 +59,6 @@ def run(options: argparse.Namespace) -> int:
     host = _host(recording.hosts, options.recorded_host)
     if reason := unfit_reason(os.environ):
         raise UsageError(f"{reason}; a replay needs a terminal")
-    return _show(recording, host, at, options)
-
-
-def _show(recording: Recording, host: str, at: float, options: argparse.Namespace) -> int:
     at = at if options.at else recording.span(host)[1]
     losses = recording.losses
     note = f"{losses[0]}{f' (and {len(losses) - 1} more)' if losses[1:] else ''}" if losses else ""

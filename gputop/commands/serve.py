@@ -6,7 +6,7 @@ import argparse
 import os
 import secrets
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -77,14 +77,11 @@ def _hold_sources(options: argparse.Namespace, stack: ExitStack) -> list[Broadca
     if options.prometheus is not None:
         PrometheusClient(options.prometheus, headers_of(os.environ))  # to say at once what is wrong
         return []
-    interval = session_of(options).interval
-    broadcasts = []
-    for host in options.hosts or (None,):
-        broadcast = Broadcast(open_source(host, interval, waits=True, demo=options.demo))
-        stack.callback(broadcast.close)
-        broadcast.start()
-        broadcasts.append(broadcast)
-    return broadcasts
+    opened = partial(open_source, interval=session_of(options).interval, waits=True)
+    return [
+        stack.enter_context(closing(Broadcast(opened(host, demo=options.demo))))
+        for host in options.hosts or (None,)
+    ]
 
 
 def _viewer(options: argparse.Namespace, door: int, window: Window) -> list[str]:

@@ -130,7 +130,8 @@ def _attend(door: socket.socket, broadcasts: Sequence[Broadcast]) -> None:
 
 
 class Broadcast:
-    """Holds a source, and passes its messages on to all readers that connect."""
+    """Reads a source in a thread of its own, and passes its messages on to all readers that
+    connect."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -139,9 +140,6 @@ class Broadcast:
         self.followers: dict[str, _Follower] = {}
         """Keyed by the number that is put before the ids of their requests."""
         self.last: Frame | None = None
-
-    def start(self) -> None:
-        """Read the source in a thread of its own."""
         read = partial(follow, self.source, lambda source: source.frames(), self._pass_on)
         threading.Thread(target=read, daemon=True).start()
 
