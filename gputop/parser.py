@@ -16,6 +16,7 @@ from gputop.commands.shared.options import APART, NEEDS, OPTIONS, add_shared, ch
 from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
+from gputop.sources.agent_process import SNAPSHOTS
 
 _MAX_ERROR_CHARS = 400
 """Characters printed of a faulty command line, which may have megabytes."""
@@ -179,7 +180,7 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
         dest="command", title="commands", metavar="COMMAND", prog=parser.prog
     )
     parser.commands = commands.choices
-    for name, summary in () if _FORMS.issuperset(words) else HELP.items():
+    for name, summary in () if SNAPSHOTS.issuperset(words) else HELP.items():
         if name in words:
             module = command_module(name)
             of_command = commands.add_parser(
@@ -193,9 +194,6 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
     return parser
 
 
-_FORMS = frozenset({"--once", "-1", "--json", "--line"})
-
-
 class _Version(argparse.Action):
     """Print the versions of gputop, Python and the libraries that gputop uses."""
 
@@ -203,7 +201,7 @@ class _Version(argparse.Action):
         super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from gputop.commands.shared.versions import versions
+        from gputop.version import versions
 
         parser._print_message(f"{versions()}\n", sys.stdout)
         parser.exit()

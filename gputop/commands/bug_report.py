@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gputop.commands.config import document
-from gputop.commands.shared.versions import versions
 from gputop.errors import GputopError, UsageError
 from gputop.export.json import frame_json
 from gputop.files import chosen_parent, reason_of
@@ -24,6 +23,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.secrets import masked
 from gputop.model.machine.text import printable
 from gputop.settings import read, user_named
+from gputop.version import versions
 
 _LOOKS = 3
 """Frames in the archive, the last ones: they have rates and what is read late."""

@@ -26,8 +26,8 @@ INTERVAL = 1.0
 """The interval, in seconds, of an agent that is started before the settings are read."""
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MAIN = os.path.join(os.path.dirname(_HERE), "__main__.py")
-_SNAPSHOTS = {"--once", "-1", "--json", "--line"}
-_WITHOUT_SCREEN = {*_SNAPSHOTS, "--demo", "-h", "--help", "-V", "--version"}
+SNAPSHOTS = {"--once", "-1", "--json", "--line"}
+_WITHOUT_SCREEN = {*SNAPSHOTS, "--demo", "-h", "--help", "-V", "--version"}
 _PARTS = 8
 MAX_LINE = 16 << 20
 """Bytes: `protocol.split` makes no longer line, whatever users write into their processes."""
@@ -118,7 +118,7 @@ def _widen(pipe: int) -> None:
 
 def is_snapshot(words: Iterable[str]) -> bool:
     """Return whether arguments that name no command want something printed, and no screen."""
-    return not _SNAPSHOTS.isdisjoint(words)
+    return not SNAPSHOTS.isdisjoint(words)
 
 
 _early: list[AgentProcess] = []
