@@ -11,8 +11,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gputop.commands import HELP
+from gputop.commands.shared import options as without_command
 from gputop.commands.shared.hosts import hosts_of
-from gputop.commands.shared.options import APART, NEEDS, OPTIONS, add_shared, check, complete
+from gputop.commands.shared.options import OPTIONS, add_shared, check, complete
 from gputop.errors import UsageError
 from gputop.model.instants import is_span
 from gputop.model.machine.text import is_blank, printable
@@ -148,13 +149,11 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     """Return the options that words before any -- mean, complete and checked. UsageError."""
     parser = make_parser(words)
     options = parser.parse_args(words)
-    takes, needs, apart = OPTIONS.keys(), NEEDS, APART
+    module = without_command
     if options.command is not None:
         module, parser = command_module(options.command), parser.commands[options.command]
-        takes = module.TAKES
-        needs, apart = getattr(module, "NEEDS", {}), getattr(module, "APART", ())
-    complete(options, takes, parser)
-    check(options, parser, needs, apart)
+    complete(options, getattr(module, "TAKES", {}), parser)
+    check(options, parser, getattr(module, "NEEDS", {}), getattr(module, "APART", ()))
     options.hosts = hosts_of(options)
     return options
 
@@ -188,7 +187,7 @@ def make_parser(words: Sequence[str]) -> _ArgumentParser:
                 formatter_class=_formatter,
             )  # fmt: skip
             module.add_options(of_command)
-            add_shared(of_command, module.TAKES, behind=True)
+            add_shared(of_command, getattr(module, "TAKES", {}), behind=True)
         else:
             commands.add_parser(name, help=summary)
     return parser

@@ -35,7 +35,6 @@ examples:
 
 exit status: 0 all is well, 2 something in the file or the environment is wrong
 """
-TAKES: dict[str, str] = {}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         return _json(shown) if options.json else _text(shown), int(_errors(shown) > 0)
 
     if options.json or len(options.hosts) < 2:
-        return print_answers(options.hosts, answer, options.json, more=_CHECKS_TIMEOUT)
+        return print_answers(options, answer, _CHECKS_TIMEOUT)
     return _compare(
         dict(whole_answers(options.hosts, ask, ANSWER + _CHECKS_TIMEOUT)), options.hosts
     )

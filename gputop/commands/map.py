@@ -123,8 +123,7 @@ def run(options: argparse.Namespace) -> int:
             frame = readable_frame(source, answers if options.pid is None else is_whole)
             return _answer(options, layers, log, frame_inventory(frame), source, frame)
 
-    more = TIMEOUT + 2 * _PROBE_TIMEOUT * options.verify
-    return print_answers(options.hosts, ask_host, options.json, more)
+    return print_answers(options, ask_host, TIMEOUT + 2 * _PROBE_TIMEOUT * options.verify)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -36,7 +36,6 @@ reserved, 2 usage, 3 the NVIDIA driver cannot be read, 126 the program cannot be
 executed, 127 no such program
 """
 _IGNORED_BY_PYTHON = signal.SIGPIPE, signal.SIGXFSZ
-TAKES: dict[str, str] = {}
 NEEDS = {"--shared": ("--min-free",)}
 
 

@@ -53,4 +53,4 @@ def run(options: argparse.Namespace) -> int:
             text = f"{topology_json(frame)}\n" if options.json else topology_text(frame)
             return text, 0
 
-    return print_answers(options.hosts, ask, options.json, more=TIMEOUT)
+    return print_answers(options, ask, TIMEOUT)

@@ -95,23 +95,20 @@ def answers_of(
 
 
 def print_answers(
-    hosts: Sequence[HostName],
-    ask: Callable[[HostName | None], tuple[str, int]],
-    as_json: bool,
-    more: float = 0.0,
+    options: argparse.Namespace, ask: Callable[[HostName | None], tuple[str, int]], more: float
 ) -> int:
     """Print the text or JSON of each host, and return the highest exit status. `ask` returns the
     text and the status of a host; the status of a host that fails is 1. `more` as in
     `answers_of`. JSON is printed as it comes."""
     statuses: list[int] = []
-    for host, (text, status) in answers_of(hosts, ask, more, ordered=not as_json):
-        if as_json:
+    for host, (text, status) in answers_of(options.hosts, ask, more, ordered=not options.json):
+        if options.json:
             write(named(text, host), "utf-8")
         else:
             heading = "" if host is None else f"{host.requested_name}:\n"
             write(f"\n{heading}{text}" if statuses else f"{heading}{text}")
         statuses.append(status)
-    return max([*statuses, int(len(statuses) < len(hosts))])
+    return max([*statuses, int(len(statuses) < len(options.hosts))])
 
 
 def watch(
