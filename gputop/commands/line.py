@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def run(options: Namespace) -> int:
     """Write the line of this machine, or of all hosts, once or every interval."""
-    default = DEFAULT_HOSTS if len(options.hosts) > 1 else DEFAULT
-    line = format_line(options.format or default)
+    several = len(options.hosts) > 1 or options.prometheus is not None
+    line = format_line(options.format or (DEFAULT_HOSTS if several else DEFAULT))
     if options.prometheus is not None:
-        return _run_cluster(options)
+        return _run_cluster(options, line)
     if options.watch:
         return watch(options, Rounds(options.hosts or (None,), line).receive)
     ask = partial(frame_of, options=options, writer="gputop.export.line")
@@ -34,10 +34,9 @@ def run(options: Namespace) -> int:
     return int(len(frames) < len(options.hosts))
 
 
-def _run_cluster(options: Namespace) -> int:
+def _run_cluster(options: Namespace, line: Callable[[LineView], str]) -> int:
     from gputop.commands.shared.cluster import clusters
 
-    line = format_line(options.format or DEFAULT_HOSTS)
     asked: int | None = None
     for frames, down in clusters(options):
         asked = asked if "" in down else len(frames) + len(down)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from shlex import quote
 from typing import NoReturn
 
@@ -45,7 +46,6 @@ exit status: 0 done, 1 there are not enough GPUs, none can be reserved, or there
 is nothing to release, 2 usage, 3 the NVIDIA driver cannot be read
 """
 _duration = duration("a time, as 90, 30m or 2h", least=1, most=366 * 86400)
-TAKES: dict[str, str] = {}
 NEEDS = {"--shared": ("--min-free",)}
 
 
@@ -184,9 +184,6 @@ def _numbers(gpus: Sequence[Gpu]) -> dict[str | None, str]:
 def _gpus() -> tuple[Gpu, ...]:
     """Return the GPUs of this machine; none if the driver cannot be read."""
     source = open_source(None, None, less=TABLE)
-    try:
+    with suppress(GputopError), closing(source):
         return readable_frame(source, lambda _: True).gpus
-    except GputopError:
-        return ()
-    finally:
-        source.close()
+    return ()

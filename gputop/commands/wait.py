@@ -104,7 +104,7 @@ def _outcome(
     options: argparse.Namespace, conditions: dict[HostName | None, Condition], over: Event
 ) -> tuple[int, str]:
     watch = partial(_watch, conditions=dict(conditions), interval=options.every, over=over)
-    sentences, failed = [], 0
+    sentences, failed = [], False
     for host, answer in ask_hosts(list(conditions), watch, options.timeout):
         if isinstance(answer, str):
             sentences.append(answer)
@@ -113,20 +113,16 @@ def _outcome(
             raise answer
         else:
             complain_of(host, answer)
-            failed += 1
+            failed = True
         del conditions[host]
-        if sentences and options.count is not None:  # one host is enough
-            break
-    else:
-        if conditions:
-            pending = "; ".join(of_host(host, each.pending) for host, each in conditions.items())
-            spent = text.duration(options.timeout)
-            words = f"timed out after {spent}: waiting for {pending}"
-            complain(words)
-            return TIMED_OUT, words
-        if failed:
-            return 1, "; ".join(sentences)
-    return 0, "; ".join(sentences)
+        if sentences and options.count is not None:
+            return 0, sentences[0]  # one host is enough
+    if conditions:
+        pending = "; ".join(of_host(host, each.pending) for host, each in conditions.items())
+        words = f"timed out after {text.duration(options.timeout)}: waiting for {pending}"
+        complain(words)
+        return TIMED_OUT, words
+    return int(failed), "; ".join(sentences)
 
 
 # What is waited for
