@@ -111,11 +111,7 @@ class Folder:
         return below
 
     def names(self) -> list[str]:
-        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
-        try:
-            return os.listdir(listed)
-        finally:
-            os.close(listed)
+        return os.listdir(f"/proc/self/fd/{self.descriptor}")
 
     def remove(self, name: str) -> None:
         os.unlink(name, dir_fd=self.descriptor)

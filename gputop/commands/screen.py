@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.output import write
@@ -22,27 +23,17 @@ if TYPE_CHECKING:
 
 
 def run(options: Namespace) -> int:
-    """Show this machine or the hosts; their agents start before Textual is imported."""
+    """Show this machine, the hosts, whose agents start before Textual is imported, or the machines
+    that a Prometheus server knows."""
     if options.prometheus is not None:
-        return _run_cluster(options)
+        with closing(cluster_watch(options)) as cluster:
+            return show((), session_of(options), cluster=cluster)
     session = session_of(options)
     feeds = [
         Feed(open_source(host, session.interval, waits=True, demo=options.demo))
         for host in options.hosts or (None,)
     ]
     return show(feeds, session)
-
-
-def _run_cluster(options: Namespace) -> int:
-    """Show the machines that a Prometheus server knows."""
-    with closing(cluster_watch(options)) as watch:
-
-        def make(feeds: Sequence[Feed], session: Session) -> GputopApp:
-            from gputop.tui.app import GputopApp
-
-            return GputopApp(feeds, session, cluster=watch)
-
-        return show((), session_of(options), make)
 
 
 def cluster_watch(options: Namespace, ssh: bool = True) -> ClusterWatch:
@@ -58,11 +49,12 @@ def show(
     feeds: Sequence[Feed],
     session: Session,
     make: Callable[[Sequence[Feed], Session], GputopApp] | None = None,
+    cluster: ClusterWatch | None = None,
 ) -> int:
     """Show machines until the user quits, and return the exit status. GputopError.
 
     The first frame is drawn before Textual is imported. `make` makes the app if it is not the usual
-    one, and is called after that import.
+    one, and is called after that import; `cluster` is for the usual one.
     """
     splash = Splash(feeds, session.user)
     try:
@@ -70,7 +62,8 @@ def show(
         from gputop.tui.app import GputopApp
         from gputop.tui.start import run
 
-        status, frame = run(feeds, session, splash.finish, make=make or GputopApp)
+        app = make or partial(GputopApp, cluster=cluster)
+        status, frame = run(feeds, session, splash.finish, make=app)
     finally:
         splash.finish(leave=True)
         close_all([feed.source for feed in feeds])
