@@ -155,9 +155,7 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
         with closing(opened()) as source:
             for frame in _frames(source):
                 frames.append(frame)
-            return _Examined(
-                frames, _installed(source, frames, options.python), is_smi_only(source)
-            )
+            return _examined(source, frames, options.python)
     except PermanentError:
         raise
     except (DriverError, SourceError) as error:
@@ -169,7 +167,7 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
     with closing(opened(driver=False)) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
-        return _Examined(frames, _installed(source, frames, options.python), is_smi_only(source))
+        return _examined(source, frames, options.python)
 
 
 def _frames(source: Source) -> Iterator[Frame]:
@@ -180,14 +178,14 @@ def _frames(source: Source) -> Iterator[Frame]:
         yield from islice(frames_of(source), _FRAMES - 1)
 
 
-def _installed(source: Source, frames: Sequence[Frame], python: str | None) -> tuple[Finding, ...]:
-    """Return the agent's checks, and that of the connection to another machine. SourceError."""
+def _examined(source: Source, frames: list[Frame], python: str | None) -> _Examined:
+    """Add the agent's checks, and that of the connection to another machine. SourceError."""
     link = source.link_finding if isinstance(source, SshSource) else None
+    checks = (link,) if link else ()
     if is_smi_only(source):
-        return (link,) if link else ()  # there is no agent to ask
+        return _Examined(frames, checks, True)  # there is no agent to ask
     request = Checks(python, frames[-1].cuda_version, _capabilities(frames))
-    checks = ask(source, request, _CHECKS_TIMEOUT).checks
-    return (link, *checks) if link else checks
+    return _Examined(frames, (*checks, *ask(source, request, _CHECKS_TIMEOUT).checks), False)
 
 
 def _capabilities(frames: Sequence[Frame]) -> dict[str, list[int]]:

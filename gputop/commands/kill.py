@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputop.commands.shared.hosts import answers_of, of_host
+from gputop.commands.shared.hosts import answers_of, complain_of_overdue, of_host
 from gputop.commands.shared.options import HOSTS, JSON
 from gputop.commands.shared.values import duration
 from gputop.commands.targets.selection import (
@@ -160,7 +160,8 @@ def _plans(
     def prepare(host: HostName | None) -> _Plan | None:
         source = open_source(host, 1.0)
         sources.callback(source.close)
-        frame = _first_frame(source, host)
+        frame = readable_frame(source, answers)
+        complain_of_overdue(host, frame, "who is on it is not known for sure")
         reply = ask(source, Candidates(selection.descendants, users=selection.users), TIMEOUT)
         try:
             targets = ProcessSelector(frame, reply.candidates, reply.uids).targets(selection)
@@ -169,20 +170,11 @@ def _plans(
             return None
         return _Plan(source, frame, _planned(source, frame, targets, options))
 
-    answers = dict(answers_of(options.hosts, prepare, more=2 * TIMEOUT))
-    plans = {host: plan for host, plan in answers.items() if plan is not None}
+    answered = dict(answers_of(options.hosts, prepare, more=2 * TIMEOUT))
+    plans = {host: plan for host, plan in answered.items() if plan is not None}
     if not plans:
         raise nobody[0] if nobody else GputopError("nothing was sent")
-    return plans, len(answers) == max(1, len(options.hosts))
-
-
-def _first_frame(source: Source, host: HostName | None) -> Frame:
-    frame = readable_frame(source, answers)
-    for gpu in frame.gpus:
-        if gpu.is_overdue:
-            words = f"GPU {gpu.index} does not answer: who is on it is not known for sure"
-            complain(of_host(host, words))
-    return frame
+    return plans, len(answered) == max(1, len(options.hosts))
 
 
 def _planned(

@@ -10,7 +10,7 @@ from functools import partial
 from threading import Event
 
 from gputop import notify
-from gputop.commands.shared.hosts import complain_of, of_host
+from gputop.commands.shared.hosts import complain_of, complain_of_overdue, of_host
 from gputop.commands.shared.options import HOSTS
 from gputop.commands.shared.values import duration, interval, percentage, span
 from gputop.commands.targets.gpu_request import add_likeness, pick_request
@@ -172,10 +172,7 @@ def _watch(
         frame = wait_for_frame(source, answers, TIMEOUT)
         if frame.problem is not None and condition.needs_driver:
             raise DriverError(str(frame.problem))
-        for gpu in frame.gpus:
-            if gpu.is_overdue:
-                words = f"GPU {gpu.index} does not answer: what it does is not known"
-                complain(of_host(host, words))
+        complain_of_overdue(host, frame, "what it does is not known")
         if sentence := condition.begin(source, frame):
             return sentence
         complain(of_host(host, f"waiting for {condition.pending}"))

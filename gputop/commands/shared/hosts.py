@@ -141,6 +141,13 @@ def complain_of(host: HostName | None, error: GputopError) -> None:
     complain(of_host(host, f"{printable(str(error), _MAX_ERROR_CHARS)}{advice}"))
 
 
+def complain_of_overdue(host: HostName | None, frame: Frame, unknown: str) -> None:
+    """Write to standard error which GPUs do not answer, and what of them is `unknown` then."""
+    for gpu in frame.gpus:
+        if gpu.is_overdue:
+            complain(of_host(host, f"GPU {gpu.index} does not answer: {unknown}"))
+
+
 def of_host(host: HostName | None, words: str) -> str:
     """Return words with the name of their host in front; this machine has none."""
     return words if host is None else f"{host.requested_name}: {words}"
