@@ -37,17 +37,17 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         from argparse_manpage.manpage import Manpage  # type: ignore[import-not-found]
 
         from gputop.completion import script
-        from gputop.parser import whole_parser
+        from gputop.parser import make_parser
         from gputop.version import __version__
 
         made = Path(self.directory, "share")
         made.mkdir(parents=True, exist_ok=True)
-        texts = {shell: script(whole_parser(), shell) for shell in _SHELLS}
+        texts = {shell: script(make_parser(), shell) for shell in _SHELLS}
         for shell, text in texts.items():
             path = made / f"gputop.{shell}"
             path.write_text(text, encoding="utf-8")
             build_data["shared_data"][str(path)] = _SHELLS[shell]
-        parser = whole_parser()
+        parser = make_parser()
         parser.description = ""
         page = Manpage(parser)
         page.manual, page.source = "User Commands", f"gputop {__version__}"

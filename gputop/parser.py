@@ -158,8 +158,9 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def make_parser(words: Sequence[str]) -> _ArgumentParser:
-    """Return the parser for command lines with these words; for all, if they name every command.
+def make_parser(words: Sequence[str] = tuple(HELP)) -> _ArgumentParser:
+    """Return the parser for command lines with these words; by default with all commands, as for
+    completions and documentation.
 
     A command is imported only if it is named, so that the others start without its delay. Words
     that name a form of snapshot, and nothing else, need no command.
@@ -212,10 +213,5 @@ class _Completion(argparse.Action):
     ) -> None:
         from gputop.completion import script
 
-        parser._print_message(script(whole_parser(), shell), sys.stdout)
+        parser._print_message(script(make_parser(), shell), sys.stdout)
         parser.exit()
-
-
-def whole_parser() -> argparse.ArgumentParser:
-    """Return the parser with all commands, for completions and documentation."""
-    return make_parser(tuple(HELP))
