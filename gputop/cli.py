@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GputopError as error:
         from gputop.model.machine.text import printable  # an error may quote anything
 
-        for line in error.lines:
+        for line in error.lines or (str(error),):
             complain(printable(line, _MAX_ERROR_CHARS))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough

@@ -14,11 +14,8 @@ class GputopError(Exception):
     """One line that says what happened, to what, and what to do about it."""
 
     exit_code = 1
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Return the lines that a command writes of it, the error itself last."""
-        return (str(self),)
+    lines: tuple[str, ...] = ()
+    """What a command writes of it if that is several lines."""
 
 
 class NotEnoughGpusError(GputopError):
@@ -28,10 +25,7 @@ class NotEnoughGpusError(GputopError):
         """`reasons`: a line for each GPU, why it is not picked."""
         super().__init__("; ".join((summary, *reasons)))
         self.summary, self.reasons = summary, tuple(reasons)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return (*self.reasons, self.summary)
+        self.lines = (*reasons, summary)
 
 
 class UsageError(GputopError):

@@ -1,11 +1,18 @@
-"""The conditions of `gputop wait` on one machine: each asks the agent whether it has come true."""
+"""The conditions of `gputop wait` on one machine: each asks the agent whether it has come true.
+
+needs_driver  whether the wait makes no sense if the driver cannot be read
+pending       what has not happened yet, in words
+begin         finds out from the first frame what to wait for, and returns as `check` does;
+              GputopError if it can never happen, or nothing fits
+check         returns a sentence once it has happened; None before, and in doubt
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -36,24 +43,6 @@ _GAPS = 3
 """Intervals without a frame after which a GPU no longer counts as idle."""
 _FRAMES = 2
 """Frames that show whether a GPU is at work."""
-
-
-class Condition(Protocol):
-    """What `gputop wait` waits for on one machine."""
-
-    needs_driver: bool
-    """Whether the wait makes no sense if the driver cannot be read."""
-    pending: str
-    """What has not happened yet, in words."""
-
-    def begin(self, source: Source, frame: Frame) -> str | None:
-        """Find out from the first frame what to wait for; return as `check` does. GputopError if
-        it can never happen, or nothing fits."""
-        ...
-
-    def check(self, source: Source, frame: Frame) -> str | None:
-        """Return a sentence once it has happened; None before, and in doubt."""
-        ...
 
 
 class ProcessesEnd:
@@ -258,6 +247,9 @@ class GpusIdle:
         elif self._since is None or is_late:
             self._since = now
         return None if self._since is None else now - self._since
+
+
+Condition: TypeAlias = ProcessesEnd | UserLeaves | GpusFree | GpusIdle
 
 
 def _chosen(frame: Frame, words: Sequence[str]) -> list[Gpu] | None:
