@@ -32,7 +32,7 @@ from gputop.trust import is_unmapped, open_regular, reason_writable
 
 _MOST_LINKS = 40
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ASIDE = re.compile(r"\.gputop\.[0-9a-f]{16}")
 _FORGOTTEN = 60.0
 """Seconds after which a file left by a killed writer is removed."""
@@ -133,8 +133,7 @@ class Folder:
     def open_file(self, name: str, flags: int) -> int:
         """Open a file that `find` accepts; with O_CREAT, create it if it does not exist."""
         if flags & os.O_CREAT and self.find(name) is None:
-            new = os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            return os.open(name, flags | new, 0o600, dir_fd=self.descriptor)
+            return os.open(name, flags | _NEW, 0o600, dir_fd=self.descriptor)
         flags = flags & ~os.O_CREAT | os.O_NOFOLLOW
         return open_regular(name, flags, self.descriptor, partial(self._check_file, name))
 
@@ -151,7 +150,7 @@ class Folder:
         self.check_ours()
         old = self.find(name)
         if old is not None:
-            self._check_writable(name, old)
+            self._check_file(name, old, writable=True)
         self.publish(name, data, None if old is None else old.st_mode, durable)
 
     def publish(self, name: str, data: bytes, mode: int | None, durable: bool = False) -> None:
@@ -166,7 +165,7 @@ class Folder:
         self, name: str, data: bytes, mode: int | None = None, durable: bool = False
     ) -> None:
         """Write a new file; FileExistsError. On failure no file is left."""
-        descriptor = os.open(name, _NEW, 0o600, dir_fd=self.descriptor)
+        descriptor = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=self.descriptor)
         with self._removing(name), open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
@@ -185,18 +184,13 @@ class Folder:
                 self.remove(name)
             raise
 
-    def _check_file(self, name: str, about: os.stat_result) -> None:
-        path = f"{self.path}/{name}"
+    def _check_file(self, name: str, about: os.stat_result, writable: bool = False) -> None:
+        path, me = f"{self.path}/{name}", os.geteuid()
         if not stat.S_ISREG(about.st_mode):
             raise UnsafeFileError(path, "is not a regular file")
-        if about.st_uid not in (0, os.geteuid()):
+        if about.st_uid not in ((me,) if writable else (0, me)):
             raise UnsafeFileError(path, _foreign(about))
-
-    def _check_writable(self, name: str, about: os.stat_result) -> None:
-        path = f"{self.path}/{name}"
-        if about.st_uid != os.geteuid():
-            raise UnsafeFileError(path, _foreign(about))
-        if not about.st_mode & stat.S_IWUSR:
+        if writable and not about.st_mode & stat.S_IWUSR:
             raise UnsafeFileError(path, "is read-only: chmod u+w lets it change")
 
     def _tidy(self) -> None:
