@@ -32,7 +32,7 @@ from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.quantity import DURATIONS, MAX_BYTES, SIZES, read_quantity
 from gputop.protocol.messages import MAX_INTERVAL, MIN_INTERVAL
-from gputop.sources.ask import answers, context_of, frames_of, is_whole, readable_frame
+from gputop.sources.ask import answers, context_of, is_whole, readable_frame, wait_for_frame
 from gputop.sources.child import end_all
 from gputop.sources.follow import broken_frame
 from gputop.sources.follow_hosts import HostFollower, HostNews
@@ -100,9 +100,7 @@ def snapshot(host: str | None = None) -> MachineSnapshot:
     DriverError, SourceError, LoginError, UsageError.
     """
     with closing(open_source(_host_of(host), None)) as source:
-        frame = next(frames_of(source), None)
-    if frame is None:
-        raise SourceError("the agent sends no more frames")
+        frame = wait_for_frame(source, lambda _: True, 0.0)
     if frame.problem is not None:
         raise DriverError(str(frame.problem))
     return snapshot_of(frame)

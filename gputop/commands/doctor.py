@@ -28,7 +28,7 @@ from gputop.output import write
 from gputop.protocol.messages import Checks
 from gputop.sources.agent_process import ANSWER
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
-from gputop.sources.many import whole_answers
+from gputop.sources.many import in_order, whole_answers
 from gputop.sources.opening import open_source
 from gputop.sources.source import Source, is_smi_only
 from gputop.sources.ssh.names import HostName
@@ -90,28 +90,25 @@ def run(options: argparse.Namespace) -> int:
 
     if options.json or len(options.hosts) < 2:
         return print_answers(options, answer, _CHECKS_TIMEOUT)
-    return _compare(
-        dict(whole_answers(options.hosts, ask, ANSWER + _CHECKS_TIMEOUT)), options.hosts
-    )
+    answers = whole_answers(options.hosts, ask, ANSWER + _CHECKS_TIMEOUT)
+    return _compare(dict(in_order(options.hosts, answers)))
 
 
-def _compare(
-    answers: Mapping[HostName, list[Finding] | GputopError], hosts: Sequence[HostName]
-) -> int:
+def _compare(answers: Mapping[HostName, list[Finding] | GputopError]) -> int:
     """Print what most hosts have and who differs, then who did not answer; return the status."""
     checks = {
         host.requested_name: answer
-        for host in hosts
-        if not isinstance(answer := answers[host], GputopError)
+        for host, answer in answers.items()
+        if not isinstance(answer, GputopError)
     }
     if len(checks) == 1:
         write("".join(f"{name}:\n{_text(of_host)}" for name, of_host in checks.items()))
     elif checks:
         write(_comparison(checks))
-    for host in hosts:
-        if isinstance(answer := answers[host], GputopError):
+    for host, answer in answers.items():
+        if isinstance(answer, GputopError):
             complain_of(host, answer)
-    return int(len(checks) < len(hosts) or any(map(_errors, checks.values())))
+    return int(len(checks) < len(answers) or any(map(_errors, checks.values())))
 
 
 class _Examined(NamedTuple):

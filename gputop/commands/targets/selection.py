@@ -19,9 +19,6 @@ from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.filter import Term, Test
 from gputop.model.processes.process_rows import rows
 
-_Key = tuple[ProcessId, str | None]
-"""A process, and the UUID of its GPU."""
-
 
 class ProcessSelection(NamedTuple):
     """What a user asked for; a process must fit all of it."""
@@ -172,7 +169,8 @@ def gpus_of(frame: Frame, options: Sequence[str]) -> list[Gpu]:
     return [gpu for gpu in frame.gpus if gpu.index in indices]
 
 
-def _key(process: Process) -> _Key:
+def _key(process: Process) -> tuple[ProcessId, str | None]:
+    """Return a process, and the UUID of its GPU."""
     return process.id, process.gpu_uuid
 
 
