@@ -24,7 +24,13 @@ def run(options: Namespace) -> int:
     several = len(options.hosts) > 1 or options.prometheus is not None
     line = format_line(options.format or (DEFAULT_HOSTS if several else DEFAULT))
     if options.prometheus is not None:
-        return _run_cluster(options, line)
+        from gputop.commands.shared.cluster import clusters
+
+        asked: int | None = None
+        for frames, down in clusters(options):
+            asked = asked if "" in down else len(frames) + len(down)
+            write(line(LineView(frames, asked)) + "\n")
+        return int(bool(down))
     if options.watch:
         return watch(options, Rounds(options.hosts or (None,), line).receive)
     ask = partial(frame_of, options=options, writer="gputop.export.line")
@@ -32,16 +38,6 @@ def run(options: Namespace) -> int:
     if frames:
         write(line(LineView(frames, len(options.hosts) or 1)) + "\n")
     return int(len(frames) < len(options.hosts))
-
-
-def _run_cluster(options: Namespace, line: Callable[[LineView], str]) -> int:
-    from gputop.commands.shared.cluster import clusters
-
-    asked: int | None = None
-    for frames, down in clusters(options):
-        asked = asked if "" in down else len(frames) + len(down)
-        write(line(LineView(frames, asked)) + "\n")
-    return int(bool(down))
 
 
 class Rounds:

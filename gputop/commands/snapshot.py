@@ -26,34 +26,30 @@ _TEXT, _JSON = "gputop.export.table", "gputop.export.json"
 
 def run(options: Namespace) -> int:
     """Write a snapshot of this machine or of each host, or a line of JSON every interval."""
+    idle_after = cache(lambda: session_of(options).processes.idle_after)
+
+    def put(count: int, frame: Frame) -> None:
+        if options.json:
+            _write_json(None, frame)
+        else:
+            write("\n" * bool(count) + _text(frame, idle_after))
+
     if options.prometheus is not None:
-        return _run_cluster(options)
+        from gputop.commands.shared.cluster import clusters
+
+        for frames, down in clusters(options):
+            for count, frame in enumerate(frames):
+                put(count, frame)
+            status = int(bool(down))
+        return status
     if options.watch:
         return watch(options, _write_json)
     ask = partial(frame_of, options=options, writer=_JSON if options.json else _TEXT)
-    idle_after = cache(lambda: session_of(options).processes.idle_after)
     count = 0
-    for host, frame in answers_of(options.hosts, ask, ordered=not options.json):
-        if options.json:
-            _write_json(host, frame)
-        else:
-            write("\n" * bool(count) + _text(frame, idle_after))
+    for _, frame in answers_of(options.hosts, ask, ordered=not options.json):
+        put(count, frame)
         count += 1
     return int(count < len(options.hosts))
-
-
-def _run_cluster(options: Namespace) -> int:
-    from gputop.commands.shared.cluster import clusters
-
-    idle_after = session_of(options).processes.idle_after
-    for frames, down in clusters(options):
-        status = int(bool(down))
-        for number, frame in enumerate(frames):
-            if options.json:
-                _write_json(None, frame)
-            else:
-                write("\n" * bool(number) + _text(frame, lambda: idle_after))
-    return status
 
 
 def _text(frame: Frame, idle_after: Callable[[], float]) -> str:
