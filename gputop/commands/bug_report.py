@@ -98,7 +98,7 @@ def _settings(whole: bool) -> str:
         shown = replace(settings, notify_command=masked(settings.notify_command))
     else:
         shown = replace(settings, user=None, groups={}, notify_command="")
-    return document(shown, {}, "what holds")
+    return document(shown, "what holds", {}, {})
 
 
 def _anonymous(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,13 @@ def _text(options: argparse.Namespace, path: Path) -> str:
     if options.path:
         return f"{path}\n"
     if options.default:
-        return document(Settings(), {}, f"{path}: the defaults")
+        return document(Settings(), f"{path}: the defaults", {}, {})
     if options.check:
         return _check(path)
     settings, text = read(), file_text(path)
-    variables = {name: word for name, word in VARIABLES.items() if os.environ.get(word)}
-    origins = {**_set_in(text or ""), **variables}
     state = "" if text is not None else " (no such file)"
-    return document(settings, origins, f"{path}{state}")
+    in_file = tomlkit.parse(text or "").unwrap()
+    return document(settings, f"{path}{state}", in_file, os.environ)
 
 
 def _check(path: Path) -> str:
@@ -98,34 +97,29 @@ def _wrong_groups(path: Path, settings: Settings) -> Iterator[str]:
             yield f"{path}: groups.{name}: {error}"
 
 
-def _set_in(text: str) -> dict[str, str]:
-    """Return the names of the settings that a valid file sets, each with the origin `file`."""
-    table, usual = tomlkit.parse(text).unwrap(), Settings()
-    names = [
-        f"{name}.{inner}" if inner else name
-        for name, value in table.items()
-        for inner in (value if isinstance(getattr(usual, name), msgspec.Struct) else [""])
-    ]
-    return dict.fromkeys(names, "file")
-
-
-def document(settings: Settings, origins: dict[str, str], title: str) -> str:
-    """Return settings as a file, with a comment on what each is, and on its origin if `origins` has
-    it."""
+def document(
+    settings: Settings, title: str, in_file: Mapping[str, Any], environ: Mapping[str, str]
+) -> str:
+    """Return settings as a file, with a comment on what each is, and on whether it is from the file
+    or from a variable."""
     document = tomlkit.document()
     document.add(tomlkit.comment(title))
-    _add_all(document, settings, origins, "")
+    _add_all(document, settings, in_file, environ)
     return tomlkit.dumps(document).rstrip() + "\n"
 
 
-def _add_all(table: Any, settings: msgspec.Struct, origins: dict[str, str], section: str) -> None:
+def _add_all(
+    table: Any, settings: msgspec.Struct, in_file: Mapping[str, Any], environ: Mapping[str, str]
+) -> None:
     """Add settings with their comments; one without a value is added as a comment."""
     for name, value in msgspec.structs.asdict(settings).items():
-        description, origin = described(type(settings), name), origins.get(f"{section}{name}")
+        variable = VARIABLES.get(name, "")
+        origin = variable if environ.get(variable) else "file" if name in in_file else ""
+        description = described(type(settings), name)
         comment = tomlkit.comment(f"{description} [{origin}]" if origin else description)
         if isinstance(value, msgspec.Struct):
             inner = tomlkit.table()
-            _add_all(inner, value, origins, f"{name}.")
+            _add_all(inner, value, in_file.get(name, {}), {})
             table.add(name, inner)
         elif isinstance(value, dict):
             inner = tomlkit.table().add(comment)
