@@ -175,7 +175,8 @@ def make_parser(words: Sequence[str] = tuple(HELP)) -> _ArgumentParser:
     add = parser.add_argument
     add("--completion", action=_Completion, choices=("bash", "zsh", "fish", "tcsh"),
         help="print the completion script for a shell and exit")  # fmt: skip
-    add("-V", "--version", action=_Version, help="print the versions and exit")
+    add("-V", "--version", action=_Version, nargs=0, default=argparse.SUPPRESS,
+        help="print the versions and exit")  # fmt: skip
     commands = parser.add_subparsers(
         dest="command", title="commands", metavar="COMMAND", prog=parser.prog
     )
@@ -196,9 +197,6 @@ def make_parser(words: Sequence[str] = tuple(HELP)) -> _ArgumentParser:
 
 class _Version(argparse.Action):
     """Print the versions of gputop, Python and the libraries that gputop uses."""
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(nargs=0, default=argparse.SUPPRESS, **named)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from gputop.version import versions

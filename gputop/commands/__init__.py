@@ -2,8 +2,7 @@
 
 DESCRIPTION, EPILOG  what `--help` prints before and after the options
 add_options(parser)  declares the options of its own
-TAKES, NEEDS, APART  which of the shared options it takes, which of them need or exclude another
-                     (`shared.options`)
+TAKES, NEEDS, APART  if it has any, what `shared.options` says of them
 run(options)         does the work, and returns the exit status or raises a GputopError
 
 screen, snapshot and line are gputop without a command.

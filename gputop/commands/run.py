@@ -68,10 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def become(path: str, program: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace gputop by a program, which keeps its PID, terminal and signals.
-
-    ProgramError.
-    """
+    """Replace gputop by a program, which keeps its PID, terminal and signals. ProgramError."""
     end_all()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)

@@ -57,11 +57,10 @@ _MAX_MESSAGE_CHARS = 500
 """Characters printed of a problem during the wait."""
 _USER = "until this user has left, or with words: only theirs; `me` is you, +1000 is a number"
 TAKES = {**HOSTS, "user": _USER}
-_LIKENESS = ("--min-free", "--max-util", "--exclude", "--same-model")
 NEEDS = {
     "--below": ("--idle",),
     "--shared": ("--min-free",),
-    **dict.fromkeys(_LIKENESS, ("--free",)),
+    **dict.fromkeys(("--min-free", "--max-util", "--exclude", "--same-model"), ("--free",)),
 }
 
 
