@@ -33,8 +33,8 @@ def run(options: Namespace) -> int:
         return int(bool(down))
     if options.watch:
         return watch(options, Rounds(options.hosts or (None,), line).receive)
-    ask = partial(frame_of, options=options, writer="gputop.export.line")
-    frames = [frame for _, frame in answers_of(options.hosts, ask)]
+    answers = answers_of(options.hosts, partial(frame_of, options=options))
+    frames = [frame for _, frame in answers]
     if frames:
         write(line(LineView(frames, len(options.hosts) or 1)) + "\n")
     return int(len(frames) < len(options.hosts))

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from gputop.model.machine.frame import Frame
     from gputop.sources.ssh.names import HostName
 
-_TEXT, _JSON = "gputop.export.table", "gputop.export.json"
-"""Modules that write a frame, loaded while the source makes it."""
-
 
 def run(options: Namespace) -> int:
     """Write a snapshot of this machine or of each host, or a line of JSON every interval."""
@@ -44,7 +41,7 @@ def run(options: Namespace) -> int:
         return status
     if options.watch:
         return watch(options, _write_json)
-    ask = partial(frame_of, options=options, writer=_JSON if options.json else _TEXT)
+    ask = partial(frame_of, options=options)
     count = 0
     for _, frame in answers_of(options.hosts, ask, ordered=not options.json):
         put(count, frame)
@@ -68,12 +65,13 @@ def _write_json(_: HostName | None, message: Frame | GputopError) -> None:
         write(frame_json(message) + "\n", "utf-8")
 
 
-def frame_of(host: HostName | None, options: Namespace, writer: str) -> Frame:
-    """Return the frame of a snapshot; `writer`: the module that will write it, loaded meanwhile.
-    DriverError, SourceError."""
-    less, timeout = () if writer == _JSON else TABLE, timeout_of(options)
+def frame_of(host: HostName | None, options: Namespace) -> Frame:
+    """Return the frame of a snapshot. What will write it is loaded meanwhile. DriverError,
+    SourceError."""
+    writer = "json" if options.json else "line" if options.line else "table"
+    less, timeout = () if options.json else TABLE, timeout_of(options)
     with closing(open_source(host, None, demo=options.demo, less=less, timeout=timeout)) as source:
-        import_module(writer)
+        import_module(f"gputop.export.{writer}")
         from gputop.sources.ask import frames_of
 
         frame = next(frames_of(source))
