@@ -369,7 +369,7 @@ def user_named(name: str | None, anywhere: bool = False, origin: str = "-u") -> 
             with suppress(KeyError, OverflowError):
                 return pwd.getpwuid(int(name)).pw_name
             return str(int(name))
-        shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name[:80])
+        shown = printable(name, 80)
         raise UsageError(
             f"{origin} {shown}: no such user here; give a name of `getent passwd`, or me"
         ) from None

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--format ssh needs -H: it prints what starts a shell there")
     if options.form == "export" and elsewhere:
         raise UsageError(f"--format export is for this shell: with {elsewhere} give --format ssh")
-    request = pick_request(options, bool(elsewhere))
+    request = pick_request(options)
     if options.prometheus is not None:
         return _run_cluster(options, options.prometheus)
     if options.hosts:

@@ -91,17 +91,16 @@ def run(options: argparse.Namespace) -> int:
     ways = _ways(options)
     over = Event()
     try:
-        status, message = _outcome(
-            options, {host: make() for host in options.hosts or (None,)}, over
-        )
+        status, message = _outcome(options, make, over)
     finally:
         over.set()  # agents that end with us are no longer reported
     return _tell(ways, message, status) if message else status
 
 
 def _outcome(
-    options: argparse.Namespace, conditions: dict[HostName | None, Condition], over: Event
+    options: argparse.Namespace, make: Callable[[], Condition], over: Event
 ) -> tuple[int, str]:
+    conditions = {host: make() for host in options.hosts or (None,)}
     watch = partial(_watch, conditions=dict(conditions), interval=options.every, over=over)
     sentences, failed = [], False
     for host, answer in ask_hosts(list(conditions), watch, options.timeout):
@@ -140,9 +139,8 @@ def _condition(options: argparse.Namespace) -> Callable[[], Condition]:
     if options.count is not None:
         if options.count < 1:
             raise UsageError(f"--free {options.count} is not a number of GPUs")
-        elsewhere = bool(options.hosts)
-        request = pick_request(options, elsewhere)
-        return lambda: GpusFree(request, options.gpu, elsewhere)
+        request = pick_request(options)
+        return lambda: GpusFree(request, options.gpu, elsewhere=bool(options.hosts))
     if options.idle is not None:
         if options.below == 0:
             raise UsageError("--below 0: nothing is below that")

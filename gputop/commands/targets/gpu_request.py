@@ -42,16 +42,15 @@ def add_likeness(parser: argparse._ActionsContainer) -> None:
     add("--shared", action="store_true", help="GPUs in use as well; needs --min-free")
 
 
-def pick_request(options: argparse.Namespace, elsewhere: bool = False) -> PickRequest:
-    """Return what the options ask for. UsageError.
-
-    `elsewhere`: on another machine, where our own CUDA variables mean nothing.
-    """
+def pick_request(options: argparse.Namespace) -> PickRequest:
+    """Return what the options ask for; our own CUDA variables mean nothing on other machines.
+    UsageError."""
     if options.count < 1:
         raise UsageError(f"-n {options.count} is not a number of GPUs")
     limit = options.max_util
     if limit is None:
         limit = 100 if options.shared else AT_WORK * 100
+    elsewhere = options.hosts or options.prometheus is not None
     return PickRequest(
         count=options.count,
         min_free=options.min_free,
