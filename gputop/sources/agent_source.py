@@ -28,11 +28,15 @@ class AgentConnection(ABC):
         self._is_freed = False
 
     def read(self) -> Iterator[Frame | Reply]:
-        """Yield `messages`, until `end`."""
+        """Yield `messages`, until `end` or their SourceError, which frees."""
         messages = self.messages()
         while True:
             with self._reading:
-                message = None if self._is_freed else next(messages, None)
+                try:
+                    message = None if self._is_freed else next(messages, None)
+                except SourceError:
+                    self._free_once()
+                    raise
             if message is None:
                 return
             yield message
@@ -42,16 +46,19 @@ class AgentConnection(ABC):
         self.stop()
         if self._reading.acquire(blocking=False):
             try:
-                if not self._is_freed:
-                    self._is_freed = True
-                    self.free()
+                self._free_once()
             finally:
                 self._reading.release()
 
+    def _free_once(self) -> None:
+        if not self._is_freed:
+            self._is_freed = True
+            self.free()
+
     @abstractmethod
     def messages(self) -> Iterator[Frame | Reply]:
-        """Yield frames and replies, from where reading stopped; nothing after the end. SourceError,
-        DriverError."""
+        """Yield frames and replies, from where reading stopped. SourceError at the end, also after
+        `stop`; DriverError."""
 
     @abstractmethod
     def request(self, request: Request) -> bool:
@@ -64,7 +71,7 @@ class AgentConnection(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Close the descriptors that are still open, once nobody reads any more."""
+        """Close the descriptors, once: nobody reads any more."""
 
 
 _NO_ROOM = "the agent takes no requests just now: nothing was sent"

@@ -26,20 +26,12 @@ class AgentPipe(AgentConnection):
         super().__init__()
         self._agent, self._timeout = agent, timeout
         self._time_to_end = _TIDIES_UP
-        self._is_read = False
-        """Whether the agent's output has been read to its end."""
 
     def messages(self) -> Iterator[Frame | Reply]:
-        if self._is_read:
-            return
-        try:
-            while (line := self._agent.line(self._timeout)).endswith(b"\n"):
-                if (message := self.assembler.read(line)) is not None:
-                    yield message
-            raise SourceError(self._agent.exit_message())
-        except SourceError:
-            self.free()
-            raise
+        while (line := self._agent.line(self._timeout)).endswith(b"\n"):
+            if (message := self.assembler.read(line)) is not None:
+                yield message
+        raise SourceError(self._agent.exit_message())
 
     def request(self, request: Request) -> bool:
         if isinstance(request, Signal) and request.number:
@@ -54,9 +46,7 @@ class AgentPipe(AgentConnection):
         self._agent.end(self._time_to_end)
 
     def free(self) -> None:
-        if not self._is_read:
-            self._is_read = True
-            self._agent.close()
+        self._agent.close()
 
 
 class LocalSource(AgentSource[AgentPipe]):

@@ -59,7 +59,6 @@ class SharedConnection(AgentConnection):
     def __init__(self, door: socket.socket, number: int, requested_name: str | None) -> None:
         """SourceError if no process holds it."""
         super().__init__(requested_name)
-        self._is_over = False
         self._socket, theirs = socket.socketpair()
         try:
             socket.send_fds(door, [b"%d" % number], [theirs.fileno()])
@@ -71,16 +70,11 @@ class SharedConnection(AgentConnection):
         self._lines = self._socket.makefile("rb", 1 << 16)
 
     def messages(self) -> Iterator[Frame | Reply]:
-        if self._is_over:
-            return
         with contextlib.suppress(OSError):
             while (line := self._lines.readline(MAX_LINE)).endswith(b"\n"):
                 if (message := self.assembler.read(line)) is not None:
                     yield message
-        self.free()
-        if not self._is_over:
-            self._is_over = True
-            raise SourceError("gputop serve has ended")
+        raise SourceError("gputop serve has ended")
 
     def request(self, request: Request) -> bool:
         with contextlib.suppress(OSError):
@@ -89,7 +83,6 @@ class SharedConnection(AgentConnection):
 
     def stop(self) -> None:
         """Wake the reading thread, which closes the socket."""
-        self._is_over = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

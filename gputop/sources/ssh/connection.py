@@ -43,8 +43,6 @@ _MOST_QUEUED = 1000
 _LONGEST_COUNT = 16
 """Bytes of a line with a number of bytes."""
 _PING = "ping "
-_OVER = "login", "ended"
-"""States in which nothing is left to read, and all is closed."""
 
 
 class AgentOptions(NamedTuple):
@@ -112,8 +110,6 @@ class Connection(AgentConnection):
 
     def messages(self) -> Iterator[Frame | Reply]:
         """See `AgentConnection`. LoginError if ssh wants to ask a person."""
-        if self._link.state in _OVER:
-            return
         try:
             if (process := self._process) is None:
                 process = self._start()
@@ -167,7 +163,7 @@ class Connection(AgentConnection):
             process.stop()
 
     def free(self) -> None:
-        if self._link.state not in _OVER:
+        if self._link.state not in ("login", "ended"):  # otherwise `messages` has ended it all
             self._ended(SourceError("the connection is closed"))
 
     def _begin(self, seconds: float) -> None:
