@@ -41,7 +41,6 @@ class FileUsage:
     def __init__(self, paths: Sequence[Path], now: float) -> None:
         """`now`: seconds since the epoch; only hours that are over then get sums. OSError."""
         self._paths, self._now = paths, now
-        self._recording: Recording | None = None
         self._mark: Mark | None = None
         self._sums: Sums | None = None
         if len(paths) == 1:
@@ -117,10 +116,9 @@ class FileUsage:
             before = part.last or before
             yield part
 
-    @property
+    @cached_property
     def _samples(self) -> Recording:
-        self._recording = self._recording or Recording(self._paths[0], self._paths)
-        return self._recording
+        return Recording(self._paths[0], self._paths)
 
     def _has_grown(self, sums: Sums) -> bool:
         """Whether a file that is longer than its sums has nothing new in their hours."""
