@@ -166,13 +166,13 @@ class Site(NamedTuple):
         gpus = (exporter.gpus(hosts) for exporter in self.exporters if exporter is not but)
         return " or ".join(gpus)
 
-    def ages(self, hosts: str) -> dict[str, str]:
-        """Return expressions of the seconds since the values of each machine were scraped and, if
-        an exporter reports it, of the seconds from its reading to that scrape."""
+    def age(self, hosts: str) -> str:
+        """Return the expression of the seconds since the values of each machine were read; since
+        they were scraped if its exporter does not report that."""
         scraped = self.of(lambda of: of.of_gpus(f"time() - timestamp({of.present}{{%s}})", hosts))
-        read = self.of(lambda of: of.reading_age and of.of_gpus(of.reading_age, hosts))
-        ages = {"age": scraped, "reading": read}
-        return {name: f"max by (host) ({age})" for name, age in ages.items() if age}
+        read = self.of(lambda of: of.reading_age and of.of_gpus(of.reading_age, hosts)) or NONE
+        since = f"max by (host) ({scraped})"
+        return f"({since} + max by (host) ({read}) or {since})"
 
     def _but(self, number: int) -> str:
         """Return what leaves out the machines that earlier exporters report. They may have another

@@ -19,13 +19,7 @@ from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
-from gputop.sources.prometheus.queries import (
-    LONGEST,
-    ClusterQueries,
-    age_of,
-    host_of,
-    number_of,
-)
+from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, host_of, number_of
 from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
 
 INTERVAL = 10.0
@@ -44,10 +38,9 @@ def all_frames(queries: ClusterQueries) -> Iterator[Frame]:
     hosts = queries.hosts()
     for first in range(0, len(hosts), _AT_ONCE):
         page = hosts[first : first + _AT_ONCE]
-        answers = queries.ask(queries.site.ages(_pattern(page)))
-        ages = {name: grouped(answer, host_of) for name, answer in answers.items()}
+        ages = grouped(queries.ask({"age": queries.site.age(_pattern(page))})["age"], host_of)
         for host, frame in frames_now(queries, page).items():
-            age = age_of({name: number_of(of.get(host, ())) for name, of in ages.items()})
+            age = number_of(ages.get(host, ()))
             yield replace(frame, time=frame.time - (age or 0.0), interval=None)
 
 

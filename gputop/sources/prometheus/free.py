@@ -11,7 +11,7 @@ from gputop.model.machine.text import counted, printable, short_name
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Exporter
 from gputop.sources.prometheus.host import PrometheusSource
-from gputop.sources.prometheus.queries import ClusterQueries, age_of, host_of, number_of
+from gputop.sources.prometheus.queries import ClusterQueries, host_of, number_of
 from gputop.sources.ssh.names import HostName, plain_host
 
 _MOST = 20
@@ -45,7 +45,8 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
             continue
         gpus = _gpus_of(queries, series, free)
         if len(gpus) >= count:
-            return FreeHost(plain, gpus[:count], _age_of(queries, label), exporter)
+            age = number_of(queries.client.query(queries.site.age(re.escape(label))))
+            return FreeHost(plain, gpus[:count], age, exporter)
     wanted = f"{counted(count, 'free GPU')} of one model"
     wanted += f" with {model!r} in its name" if model else ""
     best = queries.client.query(f"topk(1, {counts})")
@@ -76,11 +77,6 @@ def _gpus_of(queries: ClusterQueries, counted: Series, free: str) -> tuple[Gpu, 
         if series.labels.get("model", "") == counted.labels.get("model", "")
     }  # fmt: skip
     return tuple(gpu for gpu in PrometheusSource(queries, host).now().gpus if gpu.uuid in uuids)
-
-
-def _age_of(queries: ClusterQueries, host: str) -> float | None:
-    answers = queries.ask(queries.site.ages(re.escape(host)))
-    return age_of({name: number_of(series) for name, series in answers.items()})
 
 
 def _most(best: Series) -> str:

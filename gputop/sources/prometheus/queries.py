@@ -179,7 +179,7 @@ class ClusterQueries:
             "utilization": each("avg", lambda exporter: exporter.utilization),
             "used": each("sum", lambda exporter: exporter.memory_used),
             "total": each("sum", lambda exporter: exporter.memory_total),
-            **self.site.ages(page),
+            "age": self.site.age(page),
         }
         if findings := self._findings(page):
             wanted["level"] = findings
@@ -258,7 +258,7 @@ def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> Clust
         memory_total=numbers["total"],
         users=tuple(filter(None, users[:_MOST_USERS])),
         level=level.get(numbers.get("level")),
-        age=age_of(numbers),
+        age=numbers["age"],
     )
 
 
@@ -304,12 +304,6 @@ def number_of(series: Sequence[Series]) -> float | None:
     """Return the one value of an answer; None if it has none, or an impossible one."""
     value = series[0].value if series else math.nan
     return value if -_NUMBER < value < _NUMBER else None
-
-
-def age_of(numbers: Mapping[str, float | None]) -> float | None:
-    """Return the seconds since GPUs were read, from the answers to `Exporter.ages`."""
-    age = numbers["age"]
-    return None if age is None else age + (numbers.get("reading") or 0)
 
 
 def _whole(value: float | None) -> int | None:
