@@ -101,7 +101,7 @@ def test_headers_go_to_the_server_and_nowhere_else(server: AnsweringServer) -> N
     assert "query=up+%3D%3D+0&timeout=10s&limit=" in body
     with answering() as other:
         server.status, server.headers = 302, {"Location": other.url}
-        for ask in (lambda: client.query("up"), lambda: client.values("job", "{}", 60)):
+        for ask in (lambda: client.query("up"), lambda: client.values("job", "{}")):
             with pytest.raises(SourceError, match=r"redirects \(HTTP status 302") as raised:
                 ask()
             assert "secret" not in str(raised.value)
@@ -142,13 +142,13 @@ def test_what_is_no_answer(server: AnsweringServer, status: int, body: bytes, wo
 def test_names_that_are_none(server: AnsweringServer) -> None:
     client = PrometheusClient(server.url, {})
     server.body = [b'{"status":"success","data":["a",7,null,"\\ud800"]}']
-    assert client.values("job", "{}", 60) == {"a", "?"}  # what can be part of the next query
+    assert client.values("job", "{}") == {"a", "?"}  # what can be part of the next query
     half = b'{"metric":{"host":"\\ud800"},"value":[1,"1"]}'
     server.body = [EMPTY.replace(b"[]", b"[%s]" % half)]
     assert client.query("up")[0].labels == {"host": "?"}
     server.body = [b'{"status":"success","data":7}']
     with pytest.raises(SourceError, match="does not answer as"):
-        client.values("job", "{}", 60)
+        client.values("job", "{}")
 
 
 def test_an_answer_that_is_too_big(server: AnsweringServer) -> None:

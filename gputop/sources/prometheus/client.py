@@ -38,6 +38,9 @@ memory. 20,000 series of four labels have fewer."""
 _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 16
 _MOST_SERIES = 20_000
+_DAY = 86400.0
+LONGEST = 64
+"""Characters of a name that is shown."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 """The name of a header: a token of RFC 9110, 5.6.2."""
 
@@ -53,6 +56,10 @@ class Series(NamedTuple):
     @property
     def value(self) -> float:
         return self.points[-1][1]
+
+    def text(self, label: str) -> str:
+        """Return what a label says, safe to print and short; empty without it."""
+        return printable(self.labels.get(label, ""), LONGEST)
 
 
 class PrometheusClient:
@@ -81,10 +88,10 @@ class PrometheusClient:
         words = {"start": start, "end": end, "step": step}
         return self._series(self._api("query_range", {"query": expression, **words}))
 
-    def values(self, label: str, matching: str, since: float) -> set[str]:
-        """Return the values of a label in series of the last `since` seconds. They come from the
-        index alone, so some may be older. SourceError."""
-        words = {"match[]": matching, "start": f"{time.time() - since:.0f}"}
+    def values(self, label: str, matching: str) -> set[str]:
+        """Return the values of a label in series of the last day: so long something belongs to an
+        exporter. They come from the index alone, so some may be older. SourceError."""
+        words = {"match[]": matching, "start": f"{time.time() - _DAY:.0f}"}
         data = self._get(f"label/{label}/values?{_encoded(words)}")
         if not isinstance(data, list):
             raise self._failed(_STRANGE)

@@ -8,15 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gputop.model.fleet.cluster import ClusterNode
 from gputop.model.machine.text import printable
-from gputop.sources.prometheus.client import PrometheusClient, Series
+from gputop.sources.prometheus.client import LONGEST, PrometheusClient, Series
 from gputop.sources.prometheus.exporters import NONE, PROBLEM, UP, Exporter, Site, selector
 
-DAY = 86400.0
-"""Seconds for which a job belongs to an exporter after it had its metrics."""
 _SEEN = "1h"
 """How long a machine is known that is not scraped any more, as one that was taken away."""
-_MAX_NAME_CHARS = 64
-"""Characters of a name that is shown."""
 _GONE = "gone: there are no new values of it"
 _UNREAD = "its NVIDIA driver cannot be read"
 _PROBLEMS: Mapping[str, str] = {
@@ -54,14 +50,14 @@ def hosts_down(
             down[host] = down.get(host) or reason
     for instance, reason in reasons.items():
         down.setdefault(instance, reason)
-    nodes = [ClusterNode(printable(host, _MAX_NAME_CHARS), down[host] or _GONE) for host in down]
+    nodes = [ClusterNode(printable(host, LONGEST), down[host] or _GONE) for host in down]
     return sorted(nodes, key=lambda node: node.host)
 
 
 def _of_targets(site: Site, client: PrometheusClient) -> dict[str, str]:
     """Return the expressions of what is wrong with targets. SourceError."""
     names = "|".join([UP, *(exporter.present for exporter in site.exporters)])
-    jobs = client.values("job", f'{{__name__=~"{names}"}}', DAY)
+    jobs = client.values("job", f'{{__name__=~"{names}"}}')
     matching = selector("job", "|".join(map(re.escape, sorted(jobs))))
     up = f"up{{{matching}}} == 0" if jobs else NONE
     return {"up": up, "unread": f"{UP} == 0", "kind": PROBLEM}

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from gputop.model.machine.frame import Frame, GpuReport, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.grouped import grouped
-from gputop.model.machine.text import printable
 from gputop.protocol.assemble import MAX_GPUS
 from gputop.protocol.harmless import harmless
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
-from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, host_of, number_of
+from gputop.sources.prometheus.queries import ClusterQueries, host_of, number_of
 from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
 
 INTERVAL = 10.0
@@ -72,9 +71,9 @@ def _frame_now(host: str, answers: Mapping[str, Sequence[Series]]) -> Frame:
     gpus = _gpus(answers)
     reports = reports_of(gpus, answers, at)
     frame = frame_at(host, at, silenced(gpus, reports, answers), reports)
-    labels = answers["versions"][0].labels if answers["versions"] else {}
-    versions = {name: printable(labels[name], LONGEST) for name in _VERSIONS if labels.get(name)}
-    return replace(frame, **versions)
+    if versions := answers["versions"]:
+        return replace(frame, **{name: versions[0].text(name) or None for name in _VERSIONS})
+    return frame
 
 
 def frame_at(

@@ -81,6 +81,4 @@ def _gpus_of(queries: ClusterQueries, counted: Series, free: str) -> tuple[Gpu, 
 
 def _most(best: Series) -> str:
     """Say which machine has most of them."""
-    host = printable(host_of(best), 64)
-    model = short_name(printable(best.labels.get("model", ""), 64))
-    return f"the most are {best.value:.0f} {model} on {host}"
+    return f"the most are {best.value:.0f} {short_name(best.text('model'))} on {best.text('host')}"

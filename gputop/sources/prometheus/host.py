@@ -17,7 +17,7 @@ from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import AnsweredRequest, Reply, Request
 from gputop.sources.agentless import AgentlessSource
-from gputop.sources.prometheus.client import Series
+from gputop.sources.prometheus.client import LONGEST, Series
 from gputop.sources.prometheus.frames import (
     INTERVAL,
     VALUES,
@@ -27,7 +27,7 @@ from gputop.sources.prometheus.frames import (
     uuid_of,
     value_queries,
 )
-from gputop.sources.prometheus.queries import LONGEST, ClusterQueries, number_of
+from gputop.sources.prometheus.queries import ClusterQueries, number_of
 from gputop.sources.source import Past, Source
 from gputop.sources.ssh.names import plain_host
 from gputop.sources.ssh.source import SshSource

@@ -17,8 +17,8 @@ from gputop.model.fleet.cluster import Cluster, ClusterNode, ModelCount, NodeOrd
 from gputop.model.machine.finding import Level
 from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import printable
-from gputop.sources.prometheus.client import PrometheusClient, Series
-from gputop.sources.prometheus.down import DAY, hosts_down
+from gputop.sources.prometheus.client import LONGEST, PrometheusClient, Series
+from gputop.sources.prometheus.down import hosts_down
 from gputop.sources.prometheus.exporters import (
     EXPORTERS,
     GPUTOP,
@@ -36,8 +36,6 @@ _TIMEOUT = 30.0
 _MOST_HANGING = 16
 _MOST_LABELS = 1 << 18
 """Labels and series in all answers of a refresh: what they take is kept at the same time."""
-LONGEST = 64
-"""Characters of a name that is shown."""
 _MOST_DOWN = 50
 _MOST_USERS = 20
 _QUANTILES = ("0.1", "0.5", "0.9")
@@ -234,7 +232,7 @@ def _models(answers: Mapping[str, list[Series]]) -> tuple[ModelCount, ...]:
     free = {series.labels.get("model"): number_of([series]) for series in answers["models_free"]}
     models = [
         ModelCount(
-            printable(series.labels.get("model", ""), LONGEST) or "unknown model",
+            series.text("model") or "unknown model",
             _whole(number_of([series])) or 0,
             _whole(free.get(series.labels.get("model"))),
         )
@@ -247,7 +245,6 @@ def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> Clust
     mine = {name: answer.get(host, []) for name, answer in details.items()}
     numbers = {name: number_of(series) for name, series in mine.items()}
     who = sorted(mine.get("who", ()), key=lambda series: -series.value)
-    users = [printable(series.labels.get("user", ""), LONGEST) for series in who]
     level: dict[float | None, Level] = {2: "error", 1: "warning"}
     return ClusterNode(
         host=printable(host, LONGEST),
@@ -256,7 +253,7 @@ def _node(host: str, details: Mapping[str, Mapping[str, list[Series]]]) -> Clust
         utilization=numbers["utilization"],
         memory_used=numbers["used"],
         memory_total=numbers["total"],
-        users=tuple(filter(None, users[:_MOST_USERS])),
+        users=tuple(filter(None, (series.text("user") for series in who[:_MOST_USERS]))),
         level=level.get(numbers.get("level")),
         age=numbers["age"],
     )
@@ -271,7 +268,7 @@ def find_site(client: PrometheusClient) -> ClusterQueries:
     """Return the queries for the exporters that have reported GPUs there in the last day, or that
     they cannot be read. SourceError."""
     names = [*RECORDS.values(), UP, *(exporter.present for exporter in EXPORTERS)]
-    existing = client.values("__name__", f'{{__name__=~"{"|".join(names)}"}}', DAY)
+    existing = client.values("__name__", f'{{__name__=~"{"|".join(names)}"}}')
     site = Site(tuple(filter(None, (_used(client, exporter, existing) for exporter in EXPORTERS))))
     if not site.exporters:
         raise SourceError(
@@ -295,7 +292,7 @@ def _used(client: PrometheusClient, exporter: Exporter, existing: Set[str]) -> E
         return exporter
     used = [
         (label, where) for label, where in exporter.hosts
-        if client.values("__name__", f"{exporter.present}{{{where}}}", DAY)
+        if client.values("__name__", f"{exporter.present}{{{where}}}")
     ]  # fmt: skip
     return exporter._replace(hosts=tuple(used))
 

@@ -15,12 +15,12 @@ from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import GpuReport
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import duration, printable
-from gputop.sources.prometheus.client import Series
+from gputop.sources.prometheus.client import LONGEST, Series
 from gputop.sources.prometheus.exporters import Site
 from gputop.sources.prometheus.queries import number_of
 
-_MAX_NAME_CHARS, _MOST = 64, 20
-"""Characters of a name, and names of each kind on a GPU."""
+_MOST = 20
+"""Names of each kind on a GPU."""
 _XID = re.compile(r"XID (\d{1,4})", re.ASCII)
 _ADVICE = "its own gputop has the details: open the host over ssh"
 
@@ -89,20 +89,16 @@ def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:
 
 
 def _names(answer: Sequence[Series], label: str) -> tuple[str, ...]:
-    names = (printable(series.labels.get(label, ""), _MAX_NAME_CHARS) for series in answer[:_MOST])
-    return tuple(filter(None, names))
+    return tuple(filter(None, (series.text(label) for series in answer[:_MOST])))
 
 
 def _job(series: Series) -> str:
-    kind, id_, user = (
-        printable(series.labels.get(label, ""), _MAX_NAME_CHARS) for label in ("kind", "id", "user")
-    )
-    return f"{kind} {id_} ({user})"
+    return f"{series.text('kind')} {series.text('id')} ({series.text('user')})"
 
 
 def _finding(gpu: Gpu, series: Series, xids: Sequence[Series], now: float) -> Finding:
     """Return a finding in words: what an XID means, and when it came if that is reported."""
-    code = printable(series.labels.get("code", f"XID {series.value:.0f}"), _MAX_NAME_CHARS)
+    code = printable(series.labels.get("code", f"XID {series.value:.0f}"), LONGEST)
     given = series.labels.get("level", "error")
     level: Level = next((level for level in get_args(Level) if level == given), "error")
     if (xid := _XID.fullmatch(code)) is None:
