@@ -29,7 +29,7 @@ from gputop.protocol.messages import Checks
 from gputop.sources.agent_process import ANSWER
 from gputop.sources.ask import TIMEOUT, answers, ask, frames_of, wait_for_frame
 from gputop.sources.many import in_order, whole_answers
-from gputop.sources.opening import open_source
+from gputop.sources.opening import NO_DRIVER, open_source
 from gputop.sources.source import Source, is_smi_only
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.source import CONNECTION, SshSource
@@ -161,7 +161,7 @@ def _examine(host: HostName | None, options: argparse.Namespace) -> _Examined:
             text=f"the driver and the GPUs did not answer: {error}",
             advice="the rest of this list is known without them",
         )
-    with closing(opened(driver=False)) as source:
+    with closing(opened(less=(NO_DRIVER,))) as source:
         last = frames[-1] if frames else wait_for_frame(source, lambda _: True, TIMEOUT)
         frames.append(replace(last, problem=problem))
         return _examined(source, frames, options.python)

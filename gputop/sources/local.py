@@ -52,25 +52,21 @@ class AgentPipe(AgentConnection):
 class LocalSource(AgentSource[AgentPipe]):
     """An agent at the other end of a pipe.
 
-    A screen `waits` for a silent agent for ever, and shows that; otherwise it is a DriverError. An
-    agent without `driver` leaves the driver alone, but answers requests.
+    A screen `waits` for a silent agent for ever, and shows that; otherwise it is a DriverError.
     """
 
     def __init__(
-        self,
-        interval: float | None = 1.0,
-        waits: bool = False,
-        driver: bool = True,
-        less: tuple[str, ...] = (),
+        self, interval: float | None = 1.0, waits: bool = False, less: tuple[str, ...] = ()
     ) -> None:
-        self._options = less if driver else ("--no-driver",)
+        """`less`: as for `open_source`."""
+        self._less = less
         self._timeout = None if waits else SILENCE + (interval or 0.0)
         super().__init__("localhost", interval)
 
     def _connect(self) -> AgentPipe:
         pace = ("--once",) if self._interval is None else ("--interval", str(self._interval))
         early = None if self._interval is None else take_early()
-        agent = early or AgentProcess(*pace, "--protocol", str(SPOKEN), *self._options)
+        agent = early or AgentProcess(*pace, "--protocol", str(SPOKEN), *self._less)
         pipe = AgentPipe(agent, self._timeout)
         if early is not None and self._interval not in (None, INTERVAL):
             pipe.request(SetInterval(self._interval))

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from gputop.sources.ssh.names import HostName
 
 
-BRIEF, NO_LINKS = "--brief", "--no-links"
+BRIEF, NO_LINKS, NO_DRIVER = "--brief", "--no-links", "--no-driver"
 """Less for an agent to ask the driver: only values of GPUs that tables and findings need
-(`model.machine.sections`), and not how the GPUs are connected."""
+(`model.machine.sections`), not how the GPUs are connected, or nothing: it answers requests."""
 TABLE = (BRIEF, NO_LINKS)
 
 
@@ -19,15 +19,14 @@ def open_source(
     host: HostName | None,
     interval: float | None,
     waits: bool = False,
-    driver: bool = True,
     demo: bool = False,
     less: tuple[str, ...] = (),
     timeout: float | None = None,
 ) -> Source:
     """Return the source of a host, or of this machine if it is None.
 
-    With `interval` None it gives one frame and ends. For `waits` and `driver` see LocalSource; with
-    `demo` the machine is an invented one. `less`: BRIEF, NO_LINKS. `timeout` is as for SshSource.
+    With `interval` None it gives one frame and ends. For `waits` see LocalSource; with `demo` the
+    machine is an invented one. `less`: any of those above. `timeout` is as for SshSource.
     Each source is imported here, only if it is needed.
     """
     if demo:
@@ -37,7 +36,7 @@ def open_source(
     if host is not None:
         from gputop.sources.ssh.source import SshSource
 
-        return SshSource(host, interval, waits, driver, less, timeout)
+        return SshSource(host, interval, waits, less, timeout)
     from gputop.sources.local import LocalSource
 
-    return LocalSource(interval, waits, driver, less)
+    return LocalSource(interval, waits, less)

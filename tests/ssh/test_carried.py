@@ -176,7 +176,7 @@ def test_a_slow_network(sshd: Sshd, kept: MachineFactory, tmp_path: Path) -> Non
     """20 kB/s: what arrives is no silence, though all of it takes longer than that may."""
     more = through(sshd, tmp_path / "sent", rate=20_000)
     host = sshd.host("slow", kept("h200x8").env, path=SYSTEM, more=more)
-    connection = Connection(host, AgentOptions(None, True), (30.0, 3.0))
+    connection = Connection(host, AgentOptions(None), (30.0, 3.0))
     seen, frames = [""], list[Frame | Reply]()
     thread = threading.Thread(target=lambda: frames.append(next(connection.messages())))
     thread.start()

@@ -33,7 +33,7 @@ exit 1
 """
 _SHELLS = ("sh", "sh"), ("bash", "bash"), ("dash", "dash"), ("zsh", "zsh"), ("fish", "fish"), (
     "tcsh", "tcsh"), ("ksh", "ksh"), ("mksh", "mksh"), ("busybox sh", "busybox")  # fmt: skip
-OPTIONS = AgentOptions(1.0, True)
+OPTIONS = AgentOptions(1.0)
 
 
 def told(text: bytes) -> Remote | None:
@@ -98,7 +98,7 @@ def test_the_choice() -> None:
     assert start.endswith(b" --no-files\n")
     with pytest.raises(SourceError, match=r"no Python 3\.9 or newer"):
         choice(Remote("gputop", None, None, ("python3",)), OPTIONS)
-    assert AgentOptions(None, False).words(files=True) == "--protocol 2-2 --once"
+    assert AgentOptions(None).words(files=True) == "--protocol 2-2 --once"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_one_that_says_nothing(sshd: Sshd) -> None:
 
 
 def silence(host: HostName, whole: float = math.inf) -> str:
-    connection = Connection(host, AgentOptions(1.0, True), (5.0, 5.0), whole)
+    connection = Connection(host, AgentOptions(1.0), (5.0, 5.0), whole)
     with pytest.raises(SourceError) as error:
         list(connection.messages())
     return str(error.value)

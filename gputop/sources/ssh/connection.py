@@ -50,8 +50,6 @@ class AgentOptions(NamedTuple):
 
     interval: float | None
     """Seconds; None: one frame."""
-    driver: bool
-    """Whether it reads the driver."""
     less: tuple[str, ...] = ()
     """As for `open_source`."""
 
@@ -61,7 +59,6 @@ class AgentOptions(NamedTuple):
         if self.interval is None:
             return " ".join([*words, "--once"])
         words += ["--interval", str(self.interval), "--lease", str(LEASE)]
-        words += [] if self.driver else ["--no-driver"]
         return " ".join(words if files else [*words, "--no-files"])
 
 

@@ -36,11 +36,10 @@ class SshSource(AgentSource[Connection]):
         host: HostName,
         interval: float | None = 1.0,
         waits: bool = False,
-        driver: bool = True,
         less: tuple[str, ...] = (),
         timeout: float | None = None,
     ) -> None:
-        self.name, self._agent = host, AgentOptions(interval, driver, less)
+        self.name, self._agent = host, AgentOptions(interval, less)
         usual = _STALL if waits else SILENCE + max(interval or 0.0, PING_INTERVAL)
         self._timeouts = (usual, usual)
         if timeout is not None:
