@@ -29,7 +29,7 @@ from gputop.model.health.unaccounted import unaccounted
 from gputop.model.machine.frame import Frame, Host, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.proc_stat import ProcStat
-from gputop.model.machine.text import MIB, is_blank, printable
+from gputop.model.machine.text import is_blank, printable
 from gputop.protocol.assemble import MAX_GPUS, MAX_PROCESSES
 from gputop.protocol.codec import decode_request
 from gputop.protocol.harmless import harmless
@@ -43,6 +43,7 @@ from gputop.sources.ssh.smi_values import (
     counters_of,
     gpu_of,
     host_cpu,
+    mib,
     number,
     stat_of,
     whole,
@@ -321,12 +322,7 @@ class SmiReader:
         uuid, pid, held = [*app, "", "", ""][:3]
         if whole(pid) is None or not uuid.startswith(("GPU-", "MIG-")):
             return None
-        memory = number(held)
-        process = Process(
-            pid=int(pid),
-            gpu_uuid=uuid,
-            gpu_memory=memory if memory is None else round(memory * MIB),
-        )
+        process = Process(pid=int(pid), gpu_uuid=uuid, gpu_memory=mib(held))
         stat = self._stats.get(process.pid)
         if stat is None or self._nested:
             return replace(process, elsewhere=True)

@@ -12,6 +12,7 @@ from gputop.model.machine.proc_stat import ProcStat, parse_stat
 from gputop.model.machine.text import MIB
 
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+_SWITCH = {"Enabled": True, "Disabled": False}
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 
 
@@ -24,66 +25,56 @@ def whole(text: str | None) -> int | None:
     return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 
-def _mib(text: str) -> int:
-    return round(float(text) * MIB)
+def mib(text: str) -> int | None:
+    return None if (value := number(text)) is None else round(value * MIB)
 
 
-def _percent(text: str) -> float:
-    return float(text) / 100
+def _percent(text: str) -> float | None:
+    return None if (value := number(text)) is None else value / 100
 
 
-def _megahertz(text: str) -> int:
-    return round(float(text) * 1e6)
+def _megahertz(text: str) -> int | None:
+    return None if (value := number(text)) is None else round(value * 1e6)
+
+
+def _text(text: str) -> str | None:
+    return None if text.startswith("[") else text
 
 
 _VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "memory.total": ("memory_total", _mib),
-    "memory.used": ("memory_used", _mib),
-    "memory.free": ("memory_free", _mib),
+    "uuid": ("uuid", _text),
+    "name": ("name", _text),
+    "pci.bus_id": ("pci_bus_id", _text),
+    "pstate": ("pstate", lambda text: whole(text.removeprefix("P"))),
+    "compute_mode": ("compute_mode", lambda text: _text(text.lower())),
+    "memory.total": ("memory_total", mib),
+    "memory.used": ("memory_used", mib),
+    "memory.free": ("memory_free", mib),
     "utilization.gpu": ("utilization", _percent),
     "utilization.memory": ("memory_utilization", _percent),
-    "temperature.gpu": ("temperature", float),
-    "power.draw": ("power", float),
-    "power.limit": ("power_limit", float),
+    "temperature.gpu": ("temperature", number),
+    "power.draw": ("power", number),
+    "power.limit": ("power_limit", number),
     "clocks.sm": ("sm_clock", _megahertz),
     "clocks.max.sm": ("sm_clock_max", _megahertz),
     "clocks.mem": ("memory_clock", _megahertz),
     "fan.speed": ("fan", _percent),
     "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", whole),
+    "persistence_mode": ("persistence_mode", _SWITCH.get),
+    "display_active": ("display_active", _SWITCH.get),
+    "mig.mode.current": ("mig_mode", _SWITCH.get),  # not before R450
 }
-"""Numbers of a GPU: nvidia-smi's name, ours, and how it is read without its unit."""
-_TEXTS = {"uuid": "uuid", "name": "name", "pci.bus_id": "pci_bus_id"}
-_SWITCHES = {
-    "persistence_mode": "persistence_mode",
-    "display_active": "display_active",
-    "mig.mode.current": "mig_mode",
-}
-FEWER_FIELDS = (
-    "index", "count", "driver_version", *_TEXTS, "pstate", "compute_mode", *_VALUES,
-    "persistence_mode", "display_active",
-)  # fmt: skip
+"""What is known of a GPU: nvidia-smi's name, ours, and how it is read without its unit."""
+FIELDS = ("index", "count", "driver_version", *_VALUES)
 """The fields of a GPU that nvidia-smi is asked for: first its index, then the number of GPUs."""
-FIELDS = (*FEWER_FIELDS, "mig.mode.current")
-"""All fields, with those that drivers before R450 do not know."""
+FEWER_FIELDS = FIELDS[:-1]
+"""Those that older drivers know as well."""
 
 
 def gpu_of(row: Mapping[str, str]) -> Gpu:
     """Return the GPU of a row, by nvidia-smi's names of its fields. ValueError without an index."""
-    values: dict[str, Any] = {}
-    for name, (field, convert) in _VALUES.items():
-        if number(row.get(name)) is not None:
-            values[field] = convert(row[name])
-    for name, field in _TEXTS.items():
-        values[field] = None if row.get(name, "[").startswith("[") else row[name]
-    for name, field in _SWITCHES.items():
-        values[field] = {"Enabled": True, "Disabled": False}.get(row.get(name, ""))
-    mode = row.get("compute_mode", "[").lower()
-    return Gpu(
-        index=int(row["index"]),
-        compute_mode=None if mode.startswith("[") else mode,
-        pstate=whole(row.get("pstate", "").removeprefix("P")),
-        **values,
-    )
+    values = {field: read(row[name]) for name, (field, read) in _VALUES.items() if name in row}
+    return Gpu(index=int(row["index"]), **values)
 
 
 def stat_of(text: str) -> tuple[int, ProcStat] | None:
