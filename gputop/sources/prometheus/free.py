@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gputop.errors import GputopError
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.text import counted, printable, short_name
+from gputop.protocol.harmless import harmless
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Exporter
 from gputop.sources.prometheus.host import PrometheusSource
@@ -43,7 +44,7 @@ def find_free(queries: ClusterQueries, model: str, count: int) -> FreeHost:
         exporter = exporters.get(series.labels.get("exporter", ""))
         if plain is None or exporter is None:
             continue
-        gpus = _gpus_of(queries, series, free)
+        gpus = _gpus_of(queries, series)
         if len(gpus) >= count:
             age = number_of(queries.client.query(queries.site.age(re.escape(label))))
             return FreeHost(plain, gpus[:count], age, exporter)
@@ -67,16 +68,12 @@ def _free(queries: ClusterQueries, model: str) -> str:
     return queries.site.of(free)
 
 
-def _gpus_of(queries: ClusterQueries, counted: Series, free: str) -> tuple[Gpu, ...]:
+def _gpus_of(queries: ClusterQueries, counted: Series) -> tuple[Gpu, ...]:
     """Return the free GPUs of a machine, in the order of their indices."""
-    host = host_of(counted)
-    here = queries.site.of(lambda exporter: exporter.gpus(re.escape(host)))
-    of_host = queries.client.query(f"({free}) and on (host, uuid) ({here})")
-    uuids = {
-        series.labels.get("uuid") for series in of_host
-        if series.labels.get("model", "") == counted.labels.get("model", "")
-    }  # fmt: skip
-    return tuple(gpu for gpu in PrometheusSource(queries, host).now().gpus if gpu.uuid in uuids)
+    frame = PrometheusSource(queries, host_of(counted)).now()
+    free = {uuid for uuid, report in frame.reports.items() if report.free}
+    model = harmless(counted.labels.get("model"))
+    return tuple(gpu for gpu in frame.gpus if gpu.uuid in free and gpu.name == model)
 
 
 def _most(best: Series) -> str:
