@@ -22,8 +22,8 @@ from gputop.model.machine.frame import Frame
 from gputop.sources.ask import frames_of
 from gputop.sources.feed import Feed
 from gputop.sources.follow import follow
+from gputop.sources.ssh.client import proxy_of
 from gputop.sources.ssh.names import HostName
-from gputop.sources.ssh.proxy import proxy_of
 from gputop.sources.ssh.source import SshSource
 from gputop.tui.machine import WatchedMachine
 from tests.patience import until

@@ -1,4 +1,4 @@
-"""The system's ssh: where it is, and how it is called.
+"""The system's ssh: where it is, how it is called, and what its configuration puts before a host.
 
 The user's own configuration decides about keys, agent, known_hosts, ProxyJump and ControlMaster.
 Behind a screen ssh asks nothing, forwards nothing and makes no master connection.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
 from gputop.errors import SourceError
 from gputop.sources.ssh.names import HostName
+from gputop.sources.ssh.pacing import limiter_of
+from gputop.sources.ssh.process import SshProcess
 from gputop.trust import find_program, is_elevated, is_roots, may_connect, program_environment
 
 CONFIG = "GPUTOP_SSH_CONFIG"
@@ -38,6 +41,8 @@ _OPTIONS = {
 }
 _AGENT = "SSH_AUTH_SOCK"
 _FILES = 1 << 16
+_CONFIG_SECONDS = 10.0
+"""For ssh to read its configuration, which may run programs of the user's."""
 
 
 def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> list[str]:
@@ -69,6 +74,29 @@ def ssh_environment() -> dict[str, str]:
     environ.pop("SSH_ASKPASS", None)
     environ["SSH_ASKPASS_REQUIRE"] = "never"
     return environ
+
+
+def proxy_of(host: HostName) -> str:
+    """Return the jump hosts of a host, or a word for a ProxyCommand, as each host may have its own
+    to the same end; empty without either, or if ssh does not say in time. SourceError."""
+    with suppress(TimeoutError):
+        return _proxy_of(host)
+    return ""
+
+
+@lru_cache(1024)
+def _proxy_of(host: HostName) -> str:
+    with limiter_of("ssh -G").place(bool):
+        process = SshProcess(ssh_words(host, {}, "-G"), ssh_environment())
+        try:
+            while line := process.line(_CONFIG_SECONDS).decode("utf-8", "replace"):
+                name, _, value = line.strip().partition(" ")
+                if name in ("proxyjump", "proxycommand") and value != "none":
+                    return value if name == "proxyjump" else name
+        finally:
+            process.end()
+            process.close()
+    return ""
 
 
 @cache

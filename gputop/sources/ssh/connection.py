@@ -19,12 +19,11 @@ from gputop.protocol.messages import Ping, Reply, Request
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_source import AgentConnection
 from gputop.sources.ssh.carry import Parcel, parcel
-from gputop.sources.ssh.client import ssh_environment, stream_command
+from gputop.sources.ssh.client import proxy_of, ssh_environment, stream_command
 from gputop.sources.ssh.login import login_options
 from gputop.sources.ssh.names import HostName
 from gputop.sources.ssh.pacing import HUNG_LOGINS, LEASE, PINGER, limiter_of
 from gputop.sources.ssh.process import Allowance, BusyError, SshProcess
-from gputop.sources.ssh.proxy import proxy_of
 from gputop.sources.ssh.smi import SEPARATOR, WORDS, SmiReader, smi_text
 from gputop.sources.ssh.start import Remote, read_remote, remote_command
 
