@@ -101,15 +101,15 @@ class DataFile:
             read = partial(os.pread, descriptor)
             self.is_recording = MAGIC.startswith(read(len(MAGIC), 0))
             """Whether it looks like a recording; so does every beginning of one, even empty."""
-            search = find_entries(index, self._size, read)
-            self.tracks = self._find_tracks(descriptor, search.entries)
+            entries, damaged, missing = find_entries(index, self._size, read)
+            self.tracks = self._find_tracks(descriptor, entries)
             """The samples, by the names of their hosts."""
-            if search.damaged and not _is_being_written(descriptor):
-                self.losses.append(f"{search.damaged} bytes of {path.name} are damaged or cut off")
-        if search.missing:
-            samples = "1 sample is" if search.missing == 1 else f"{search.missing} samples are"
+            if damaged and not _is_being_written(descriptor):
+                self.losses.append(f"{damaged} bytes of {path.name} are damaged or cut off")
+        if missing:
+            samples = "1 sample is" if missing == 1 else f"{missing} samples are"
             self.losses.append(f"{samples} cut off {path.name}")
-        self.is_recording |= len(search.entries) > 0
+        self.is_recording |= len(entries) > 0
 
     def open(self) -> FileIO:
         """Open it for `payload`, which takes its descriptor."""

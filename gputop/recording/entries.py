@@ -96,22 +96,15 @@ class Entries:
         return self.offsets[number] + self.lengths[number]
 
 
-class Found(NamedTuple):
-    """The Entries of a data file, and what is wrong with it."""
-
-    entries: Entries
-    damaged: int
-    """Bytes that belong to no record."""
-    missing: int
-    """Records that the index lists and the data file no longer has."""
-
-
-def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> Found:
+def find_entries(
+    index: bytes, size: int, read: Callable[[int, int], bytes]
+) -> tuple[Entries, int, int]:
     """Find the Entries of a data file of `size` bytes in its index, and in the file itself if that
-    fails; `read` is `os.pread` of the file."""
+    fails; `read` is `os.pread` of the file. Return with them how many bytes belong to no record,
+    and how many records the index lists that the data file no longer has."""
     index = index[: len(index) // SIZE * SIZE]
     if _is_whole_index(index, size):
-        return Found(Entries(index), 0, 0)
+        return Entries(index), 0, 0
     unpacked = (unpack(data) for (data,) in _BYTES.iter_unpack(index))
     listed = array("I", (row for row, entry in enumerate(unpacked) if entry is not None))
     by_place = Entries(index)
@@ -125,7 +118,7 @@ def find_entries(index: bytes, size: int, read: Callable[[int, int], bytes]) -> 
     packed += search.records(at, size)
     entries = Entries(bytes(packed[: MAX_ENTRIES * SIZE]))
     damaged = size - len(entries) * SIZE - sum(entries.lengths)
-    return Found(entries, damaged, len(listed) - len(there))
+    return entries, damaged, len(listed) - len(there)
 
 
 class _Search:
