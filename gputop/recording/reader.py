@@ -55,7 +55,6 @@ class Recording:
         self._readers: OrderedDict[_ChunkKey, ChunkReader] = OrderedDict()
         self._damage: dict[_ChunkKey, tuple[int, str]] = {}
         """The first of its payloads that cannot be read, and what is lost with it, in words."""
-        self._is_more_damaged = False
         self._files: list[DataFile] = []
         self._unreadable: list[str] = []
         """Why files and hosts are left out, in words."""
@@ -96,8 +95,8 @@ class Recording:
         losses = chain(
             self._unreadable,
             (loss for file in self._files for loss in file.losses),
-            (words for _, words in self._damage.values()),
-            ["further samples cannot be read"] if self._is_more_damaged else [],
+            islice((words for _, words in self._damage.values()), _MOST_DAMAGE),
+            ["further samples cannot be read"] if len(self._damage) > _MOST_DAMAGE else [],
         )
         return tuple(printable(loss, MAX_LOSS_CHARS) for loss in losses)  # others name the files
 
@@ -148,10 +147,8 @@ class Recording:
             frame = _read(reader, track.file, chunk)
         except (SourceError, OSError) as error:
             del self._readers[key]
-            if len(self._damage) < _MOST_DAMAGE:
+            if len(self._damage) <= _MOST_DAMAGE:
                 self._damage[key] = reader.count, _damage(host, track, chunk, reader.count, error)
-            else:
-                self._is_more_damaged = True
             return None
         alone = len(self.hosts) == 1 and frame.host.name == host
         return frame if alone else replace(frame, host=replace(frame.host, requested_name=host))
