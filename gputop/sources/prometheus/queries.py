@@ -128,13 +128,12 @@ class ClusterQueries:
 
     def _sums(self) -> dict[str, str]:
         site, count = self.site, self._count()
-        free = self._record("free", f"sum by (host) ({site.of(Exporter.free_gpus)})")
         models = f"count by (model) ({site.of(Exporter.facts)})"
         free_models = f"sum by (model) ({site.of(Exporter.free_by_model)})"
         wanted = {
             "gpus": f"sum({count})",
             "hosts": f"count(max by (host) ({count}))",
-            "free": f"sum({free})",
+            "free": f"sum({self._free()})",
             "models": self._record("models", models),
             "models_free": self._record("models_free", free_models),
         }
@@ -149,6 +148,11 @@ class ClusterQueries:
         """Return the expression of each machine's number of GPUs."""
         gpus = self.site.of(lambda exporter: exporter.gpus(hosts))
         return self._record("count", f"count by (host) ({gpus})", hosts)
+
+    def _free(self, hosts: str = "") -> str:
+        """Return the expression of each machine's number of free GPUs."""
+        free = self.site.of(lambda exporter: exporter.free_gpus(hosts))
+        return self._record("free", f"sum by (host) ({free})", hosts)
 
     def _quantiles(self) -> dict[str, str]:
         record = RECORDS["quantiles"]
@@ -193,9 +197,7 @@ class ClusterQueries:
         load = self._record("utilization", f"avg by (host) ({load})", hosts)
         load = f"(max by (host) ({load}) or {there})"
         if order == "free":
-            free = self.site.of(lambda exporter: exporter.free_gpus(hosts))
-            free = self._record("free", f"sum by (host) ({free})", hosts)
-            load = f"(max by (host) ({free}) or {there} - 1) - {load} / 10"
+            load = f"(max by (host) ({self._free(hosts)}) or {there} - 1) - {load} / 10"
         elif order == "worst" and (findings := self._findings(hosts)):
             load = f"({findings} or {there}) + {load} / 10"
         return f"topk({count}, {load})"

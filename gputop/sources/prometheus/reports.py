@@ -14,6 +14,7 @@ from gputop.model.health.xids import xid_finding
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import GpuReport
 from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.text import duration, printable
 from gputop.sources.prometheus.client import LONGEST, Series
 from gputop.sources.prometheus.exporters import Site
@@ -68,10 +69,8 @@ def _silenced(gpu: Gpu, report: GpuReport | None, ages: Mapping[str | None, list
 
 def _by_uuid(answer: Iterable[Series]) -> dict[str | None, list[Series]]:
     """Return the series of each GPU, the greatest first."""
-    series_of: dict[str | None, list[Series]] = {}
-    for series in sorted(answer, key=lambda series: -series.value):
-        series_of.setdefault(series.labels.get("uuid"), []).append(series)
-    return series_of
+    greatest_first = sorted(answer, key=lambda series: -series.value)
+    return grouped(greatest_first, lambda series: series.labels.get("uuid"))
 
 
 def _report(gpu: Gpu, of_gpu: Answers, now: float) -> GpuReport:
