@@ -8,16 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from gputop.sources.ssh.standin.structs import Meta, Struct, ValidationError
 
@@ -53,12 +44,6 @@ def _scalar(value: Any, type_: Any) -> Any:
         raise ValidationError("Number out of range")
     if type_ is str and _SURROGATE.search(value):
         raise ValidationError("Invalid unicode surrogate")
-    return value
-
-
-def _literal(value: Any, choices: tuple[Any, ...]) -> Any:
-    if not any(value == choice and type(value) is type(choice) for choice in choices):
-        _fail(choices, value)
     return value
 
 
@@ -123,7 +108,6 @@ def _hints(type_: Any) -> Mapping[str, Any]:
 
 _CONVERTERS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
     Annotated: _annotated,
-    Literal: _literal,
     Union: _union,
     getattr(types, "UnionType", Union): _union,  # of int | str, not before Python 3.10
     list: _list,

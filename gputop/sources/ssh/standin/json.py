@@ -59,8 +59,6 @@ def _dumps(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Return an unknown value in types that json knows; json asks for those inside by itself."""
-    if isinstance(value, (set, frozenset)):
-        return list(value)
     if not isinstance(value, Struct):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
     config = value.__struct_config__
