@@ -7,11 +7,4 @@ nothing of gputop but itself.
 
 # ruff: noqa: F401 - they are used by msgspec's name
 from gputop.sources.ssh.standin import json, structs
-from gputop.sources.ssh.standin.convert import convert
-from gputop.sources.ssh.standin.structs import (
-    DecodeError,
-    Meta,
-    MsgspecError,
-    Struct,
-    ValidationError,
-)
+from gputop.sources.ssh.standin.structs import Meta, MsgspecError, Struct

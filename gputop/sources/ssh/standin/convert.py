@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from gputop.sources.ssh.standin.structs import Meta, Struct, ValidationError
+from gputop.sources.ssh.standin.structs import Meta, MsgspecError, Struct
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def convert(value: Any, type_: Any) -> Any:
-    """Return a value that Python's json decoded, as a type. ValidationError if it does not fit."""
+    """Return a value that Python's json decoded, as a type. MsgspecError if it does not fit."""
     if type_ is Any:
         return value
     origin = get_origin(type_) or type_
@@ -32,7 +32,7 @@ def _checked(kind: Any, value: Any) -> Any:
 
 
 def _fail(type_: Any, value: Any) -> NoReturn:
-    raise ValidationError(f"Expected {type_}, got {type(value).__name__}")
+    raise MsgspecError(f"Expected {type_}, got {type(value).__name__}")
 
 
 def _scalar(value: Any, type_: Any) -> Any:
@@ -41,20 +41,17 @@ def _scalar(value: Any, type_: Any) -> Any:
     if type(value) is not type_ and not (value is None and type_ in (None, type(None))):
         _fail(type_, value)
     if type_ is float and not math.isfinite(value):
-        raise ValidationError("Number out of range")
+        raise MsgspecError("Number out of range")
     if type_ is str and _SURROGATE.search(value):
-        raise ValidationError("Invalid unicode surrogate")
+        raise MsgspecError("Invalid unicode surrogate")
     return value
 
 
 def _annotated(value: Any, arguments: tuple[Any, ...]) -> Any:
     value = convert(value, arguments[0])
     for meta in arguments[1:]:
-        if isinstance(meta, Meta) and isinstance(value, (int, float)):
-            low = -math.inf if meta.ge is None else meta.ge
-            high = math.inf if meta.le is None else meta.le
-            if not low <= value <= high:
-                raise ValidationError(f"Expected a number from {low} to {high}")
+        if isinstance(meta, Meta) and not meta.ge <= value <= meta.le:
+            raise MsgspecError(f"Expected a number from {meta.ge} to {meta.le}")
     return value
 
 
@@ -63,7 +60,7 @@ def _union(value: Any, choices: tuple[Any, ...]) -> Any:
     for choice in choices:
         try:
             return convert(value, choice)
-        except ValidationError:
+        except MsgspecError:
             continue
     _fail(choices, value)
 
@@ -77,7 +74,7 @@ def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(_list(value, arguments))
     _checked(list, value)
     if len(value) != len(arguments):
-        raise ValidationError(f"Expected an array of {len(arguments)}, got {len(value)}")
+        raise MsgspecError(f"Expected an array of {len(arguments)}, got {len(value)}")
     return tuple(map(convert, value, arguments))
 
 
@@ -92,12 +89,12 @@ def _struct(value: Any, type_: Any) -> Any:
         value = dict(zip(type_.__struct_fields__, _checked(list, value), strict=False))
     _checked(dict, value)
     if config.tag_field is not None and value.get(config.tag_field) != config.tag:
-        raise ValidationError(f"Invalid value for {config.tag_field}")
+        raise MsgspecError(f"Invalid value for {config.tag_field}")
     named = {name: convert(value[name], hints[name]) for name in hints if name in value}
     try:
         return type_(**named)
     except TypeError as error:
-        raise ValidationError(str(error)) from None
+        raise MsgspecError(str(error)) from None
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ import math
 from typing import Any, Generic, TypeVar
 
 from gputop.sources.ssh.standin.convert import convert
-from gputop.sources.ssh.standin.structs import DecodeError, Struct, asdict, astuple, is_default
+from gputop.sources.ssh.standin.structs import MsgspecError, Struct, asdict, astuple, is_default
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ class Decoder(Generic[T]):
         self._type = type
 
     def decode(self, data: bytes | str) -> T:
-        """Return the value. DecodeError if it is no JSON, or of another type."""
+        """Return the value. MsgspecError if it is no JSON, or of another type."""
         decoded: T = decode(data, type=self._type)
         return decoded
 
@@ -41,12 +41,12 @@ class Encoder:
 
 
 def decode(data: bytes | str, *, type: Any = Any) -> Any:  # noqa: A002 - msgspec's name
-    """Return the value in JSON. DecodeError if it is no JSON, or of another type."""
+    """Return the value in JSON. MsgspecError if it is no JSON, or of another type."""
     try:
         text = data if isinstance(data, str) else data.decode()
         value = json.loads(text, parse_constant=_no_number)
     except ValueError as error:
-        raise DecodeError(f"JSON is malformed: {error}") from None
+        raise MsgspecError(f"JSON is malformed: {error}") from None
     return convert(value, type)
 
 

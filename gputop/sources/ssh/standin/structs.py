@@ -6,28 +6,19 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 
 class MsgspecError(Exception):
-    """The base of msgspec's errors."""
-
-
-class DecodeError(MsgspecError):
-    """The text is not JSON."""
-
-
-class ValidationError(DecodeError):
-    """The value does not have the type that was asked for."""
+    """The text is not JSON, or the value does not have the type that was asked for."""
 
 
 class Meta(NamedTuple):
     """The least and the largest value of an annotated number."""
 
-    ge: float | None = None
-    le: float | None = None
+    ge: float
+    le: float
 
 
 class StructConfig(NamedTuple):
     """The options of a Struct that have an effect here."""
 
-    frozen: bool = False
     tag_field: str | None = None
     tag: str | None = None
     omit_defaults: bool = False
@@ -35,10 +26,10 @@ class StructConfig(NamedTuple):
 
 
 class Struct:
-    """Values under names. The options of a class, as `frozen=True`, are in `__struct_config__`.
+    """Values under names. The options of a class, as `tag="ping"`, are in `__struct_config__`.
 
-    Types are not checked here, and wrong names of arguments only raise TypeError: msgspec checks
-    both where gputop is tested.
+    Types are not checked here, nor what may be changed, and wrong names of arguments only raise
+    TypeError: msgspec checks all of it where gputop is tested.
     """
 
     __struct_fields__: ClassVar[tuple[str, ...]] = ()
@@ -64,11 +55,6 @@ class Struct:
         state.update(zip(self.__struct_fields__, values, strict=False))
         state.update(named)
         _check(self)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if self.__struct_config__.frozen:
-            raise AttributeError(f"immutable type: {type(self).__name__!r}")
-        self.__dict__[name] = value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or type(self) is not type(other):
