@@ -4,7 +4,6 @@ are deleted."""
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from gputop.recording.entries import MAGIC
 SUFFIX = ".gputop"
 """The suffix of data files in a folder."""
 _PARTS = "", INDEX, SUMS
-_DAY = re.compile(rf"(\d{{4}}-\d\d-\d\d){re.escape(SUFFIX)}", re.ASCII)
+_NAME = f"%Y-%m-%d{SUFFIX}"
 
 
 def default_folder() -> str:
@@ -28,7 +27,7 @@ def default_folder() -> str:
 
 def day_file(now: float) -> str:
     """Return the name of the data file of a day (of UTC)."""
-    return time.strftime(f"%Y-%m-%d{SUFFIX}", time.gmtime(now))
+    return time.strftime(_NAME, time.gmtime(now))
 
 
 class Day(NamedTuple):
@@ -61,8 +60,7 @@ def delete_days(folder: Folder, days: Iterable[Day]) -> None:
 def is_day(name: str) -> bool:
     """Whether it is the name of the data file of a day."""
     try:
-        time.strptime(name.removesuffix(SUFFIX), "%Y-%m-%d")
-        return _DAY.fullmatch(name) is not None
+        return time.strftime(_NAME, time.strptime(name, _NAME)) == name  # with all its zeros
     except ValueError:
         return False
 
