@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop.errors import GputopError
-from gputop.files import reason_of
 from gputop.model.machine.text import printable
 from gputop.model.usage.count import UsageCount, UsageCounter, count_frames
 from gputop.model.usage.spans import FrameTime
@@ -39,12 +38,13 @@ class FileUsage:
     """What is counted of one data file, or of several whose samples mix, which have no sums."""
 
     def __init__(self, paths: Sequence[Path], now: float) -> None:
-        """`now`: seconds since the epoch; only hours that are over then get sums. OSError."""
+        """`now`: seconds since the epoch; only hours that are over then get sums."""
         self._paths, self._now = paths, now
         self._mark: Mark | None = None
         self._sums: Sums | None = None
         if len(paths) == 1:
-            self._mark, self._sums = read_sums(paths[0])
+            with suppress(OSError):  # it is among the losses
+                self._mark, self._sums = read_sums(paths[0])
         is_same = self._sums is not None and self._sums.mark == self._mark
         if self._sums is not None and not is_same and not self._has_grown(self._sums):
             self._sums = None
@@ -201,10 +201,9 @@ class RecordedUsage:
 
     def _find(self, path: Path) -> None:
         """Find the hosts of a data file."""
-        file = self._open([path])
-        if file is None or not file.spans:
-            self._losses |= dict.fromkeys(file.losses if file else ())
-            return
+        file = FileUsage([path], self._now)
+        if not file.spans:
+            self._losses |= dict.fromkeys(file.losses)
         for host, (first, last) in file.spans.items():
             if host in self._parts or len(self._parts) < MAX_HOSTS:
                 self._parts.setdefault(host, []).append(_Part(first, last, path))
@@ -220,9 +219,7 @@ class RecordedUsage:
             first, last = parts[0].first, max(part.last for part in parts)
             if last < since or first > until:
                 continue
-            file = self._open([part.path for part in parts])
-            if file is None:
-                continue
+            file = FileUsage([part.path for part in parts], self._now)
             totals.losses |= dict.fromkeys(file.losses)
             is_whole = since <= first and last <= until and (before is not None or number == 0)
             counts: Iterable[UsageCount]
@@ -233,13 +230,6 @@ class RecordedUsage:
             for count in counts:
                 before = count.last or before
                 yield count
-
-    def _open(self, paths: Sequence[Path]) -> FileUsage | None:
-        try:
-            return FileUsage(paths, self._now)
-        except OSError as error:
-            self._lose(f"{paths[0]} cannot be read: {reason_of(error)}")
-            return None
 
     def _lose(self, words: str) -> None:
         self._losses[printable(words, MAX_LOSS_CHARS)] = None
@@ -273,13 +263,12 @@ def make_sums(path: Path, clock: Callable[[], float] = time.time) -> Iterator[No
     done: set[Path] = set()
     while True:
         now = clock()
-        with suppress(GputopError):
+        with suppress(GputopError, OSError):
             before: dict[Path, Path] = {}
             for file in data_files(path):
                 previous, before[file.parent] = before.get(file.parent), file
                 if file not in done:
-                    with suppress(OSError):
-                        yield from _sum(file, previous, now, done)
+                    yield from _sum(file, previous, now, done)
         while now <= clock() < (now // _HOUR + 1) * _HOUR + _CALM:
             yield
 
