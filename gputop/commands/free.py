@@ -14,11 +14,11 @@ from gputop.commands.shared.hosts import complain_of, named, of_host, timeout_of
 from gputop.commands.shared.options import HOSTS_ONCE, JSON, PROMETHEUS_APART
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
-from gputop.errors import GputopError, SourceError, UsageError
+from gputop.errors import GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
 from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, parts_of, value_of
 from gputop.model.machine.environment import NAME, ORDER
-from gputop.model.machine.text import duration, printable
+from gputop.model.machine.text import duration
 from gputop.output import complain, write
 from gputop.sources.agent_process import ANSWER
 from gputop.sources.ask import TIMEOUT
@@ -211,8 +211,7 @@ def _free_host(options: argparse.Namespace, url: str) -> FreeHost:
     try:
         pick = within(_CLUSTER_TIMEOUT, lambda: find_free(find_site(client), model, count))
     except TimeoutError:
-        words = f"no complete answer within {_CLUSTER_TIMEOUT:g} s"
-        raise SourceError(f"{printable(client.url, 100)}: {words}") from None
+        raise client.error(f"no complete answer within {_CLUSTER_TIMEOUT:g} s") from None
     age = "" if pick.age is None else f", {duration(pick.age)} old"
     guess = "" if pick.exporter.free else "; it does not say who is on a GPU"
     complain(f"{pick.host.requested_name}: by {pick.exporter.name}{age}{guess}")

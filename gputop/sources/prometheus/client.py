@@ -94,7 +94,7 @@ class PrometheusClient:
         words = {"match[]": matching, "start": f"{time.time() - _DAY:.0f}"}
         data = self._get(f"label/{label}/values?{_encoded(words)}")
         if not isinstance(data, list):
-            raise self._failed(_STRANGE)
+            raise self.error(_STRANGE)
         return {_text(text) for text in data if isinstance(text, str)}
 
     def _api(self, path: str, words: Mapping[str, object]) -> Any:
@@ -107,28 +107,29 @@ class PrometheusClient:
         try:
             return self._data(_fetch(self._opener, request))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._failed(_reason(error)) from None
+            raise self.error(_reason(error)) from None
 
     def _data(self, body: bytes) -> Any:
         if len(body) > _MOST_BYTES:
-            raise self._failed(f"its answer has more than {_MOST_BYTES >> 20} MiB")
+            raise self.error(f"its answer has more than {_MOST_BYTES >> 20} MiB")
         if sum(map(body.count, (b"{", b"[", b","))) > _MOST_PARTS:
-            raise self._failed(f"its answer has more than {_MOST_PARTS} values")
+            raise self.error(f"its answer has more than {_MOST_PARTS} values")
         try:
             answer = json.loads(body)
             if answer["status"] == "success":
                 return answer["data"]
-            raise self._failed(str(answer.get("error", "it does not say why")))
+            raise self.error(str(answer.get("error", "it does not say why")))
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            raise self._failed(_STRANGE) from None
+            raise self.error(_STRANGE) from None
 
     def _series(self, data: Any) -> list[Series]:
         try:
             return [_one_of(series) for series in data["result"][:_MOST_SERIES]]
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-            raise self._failed(_STRANGE) from None
+            raise self.error(_STRANGE) from None
 
-    def _failed(self, why: str) -> SourceError:
+    def error(self, why: str) -> SourceError:
+        """Return the error of this server."""
         return SourceError(f"{printable(self.url, 100)}: {printable(why, 200)}")
 
 

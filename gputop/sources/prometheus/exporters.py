@@ -90,7 +90,7 @@ class Exporter(NamedTuple):
         is empty; `more`: labels that are kept; `matching`: another selector."""
         parts = []
         for label, where in self.hosts:
-            chosen = ",".join(filter(None, (selector(label, hosts, hosts), where, matching)))
+            chosen = ",".join(filter(None, (selector(label, hosts), where, matching)))
             labels = ", ".join((label, self.uuid, *more))
             value = f"max by ({labels}) ({expression.replace('%s', chosen)})"
             parts.append(renamed(value, "host", label))
@@ -108,7 +108,7 @@ class Exporter(NamedTuple):
         index). `model`: a pattern."""
         info, number = f"{self.info or self.present}{{%s}} ^ 0", self.number
         labels = (self.model,) if number is None else (self.model, number)
-        of_model = selector(self.model, model, model)
+        of_model = selector(self.model, model)
         value = renamed(self.of_gpus(info, hosts, *labels, matching=of_model), "model", self.model)
         return value if number is None else renamed(value, "gpu", number)
 
@@ -189,10 +189,9 @@ def _identified(exporter: Exporter) -> str:
     return exporter.of_gpus(f"{exporter.present}{{%s}}", matching=f'{exporter.uuid}!=""')
 
 
-def selector(label: str, pattern: str, wanted: str = "all") -> str:
-    """Return a selector of the series whose whole label matches an RE2 pattern; empty if `wanted`
-    is."""
-    return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if wanted else ""
+def selector(label: str, pattern: str) -> str:
+    """Return a selector of series by a pattern (RE2) of a whole label; empty if that is."""
+    return f"{label}=~{json.dumps(pattern, ensure_ascii=False)}" if pattern else ""
 
 
 def renamed(expression: str, name: str, label: str) -> str:

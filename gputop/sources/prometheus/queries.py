@@ -106,12 +106,12 @@ class ClusterQueries:
         """Return the answers to instant queries, by their names. SourceError."""
         self._hanging = [call for call in self._hanging if call.is_running]
         if len(self._hanging) >= _MOST_HANGING:
-            raise self._no_answer(f"{len(self._hanging)} queries were not answered yet")
+            raise self.client.error(f"{len(self._hanging)} queries were not answered yet")
         sizes = list[int]()
         calls = {name: Call(partial(self._query, text, sizes)) for name, text in wanted.items()}
         self._hanging += calls.values()
         if not wait_for_all(calls.values(), _TIMEOUT):
-            raise self._no_answer(f"no answer in {_TIMEOUT:g} s")
+            raise self.client.error(f"no answer in {_TIMEOUT:g} s")
         return {name: call.result() for name, call in calls.items()}
 
     def _query(self, expression: str, sizes: list[int]) -> list[Series]:
@@ -120,11 +120,8 @@ class ClusterQueries:
             answer = self.client.query(expression)
         sizes.append(sum(1 + len(series.labels) for series in answer))
         if sum(sizes) > _MOST_LABELS:
-            raise self._no_answer(f"its answers have more than {_MOST_LABELS} labels")
+            raise self.client.error(f"its answers have more than {_MOST_LABELS} labels")
         return answer
-
-    def _no_answer(self, why: str) -> SourceError:
-        return SourceError(f"{printable(self.client.url, 100)}: {why}")
 
     def _sums(self) -> dict[str, str]:
         site, count = self.site, self._count()
@@ -213,7 +210,7 @@ class ClusterQueries:
         record = RECORDS[name]
         if record not in self._records:
             return expression
-        return renamed(f"{record}{{{selector('instance', hosts, hosts)}}}", "host", "instance")
+        return renamed(f"{record}{{{selector('instance', hosts)}}}", "host", "instance")
 
     def _cluster(self, answers: Mapping[str, list[Series]], down: int) -> Cluster:
         return Cluster(
