@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gputop.model.health.findings import HUNG
 from gputop.model.machine.frame import Frame, GpuReport, Host
 from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.grouped import grouped
@@ -19,7 +20,7 @@ from gputop.protocol.harmless import harmless
 from gputop.sources.prometheus.client import Series
 from gputop.sources.prometheus.exporters import Site
 from gputop.sources.prometheus.queries import ClusterQueries, host_of, number_of
-from gputop.sources.prometheus.reports import report_queries, reports_of, silenced
+from gputop.sources.prometheus.reports import report_queries, reports_of
 
 INTERVAL = 10.0
 """Seconds between two frames of a machine that is open."""
@@ -69,8 +70,7 @@ def _pattern(hosts: Sequence[str]) -> str:
 def _frame_now(host: str, answers: Mapping[str, Sequence[Series]]) -> Frame:
     at = answers["there"][0].points[-1][0]
     gpus = _gpus(answers)
-    reports = reports_of(gpus, answers, at)
-    frame = frame_at(host, at, silenced(gpus, reports, answers), reports)
+    frame = frame_at(host, at, gpus, reports_of(gpus, answers, at))
     if versions := answers["versions"]:
         return replace(frame, **{name: versions[0].text(name) or None for name in _VERSIONS})
     return frame
@@ -102,6 +102,9 @@ def _gpus(answers: Mapping[str, Sequence[Series]]) -> tuple[Gpu, ...]:
     for name in VALUES:
         for series in answers[name]:
             values[uuid_of(series)][name] = rounded(name, number_of([series]))
+    ages = {uuid_of(series): number_of([series]) for series in answers["ages"]}
+    for uuid in (uuid_of(series) for series in answers["codes"] if series.text("code") == HUNG):
+        values[uuid] |= {"state": "silent", "stale_for": ages.get(uuid)}
     indices = _indices(answers)
     names = {uuid_of(series): series.labels for series in answers["there"]}
     gpus = [

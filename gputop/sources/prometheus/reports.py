@@ -7,9 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from msgspec.structs import replace
-
-from gputop.model.health.findings import HUNG
 from gputop.model.health.xids import xid_finding
 from gputop.model.machine.finding import Finding, Level
 from gputop.model.machine.frame import GpuReport
@@ -51,20 +48,6 @@ def reports_of(gpus: Iterable[Gpu], answers: Answers, now: float) -> dict[str, G
         for gpu in gpus
         if (uuid := gpu.uuid) is not None
     }
-
-
-def silenced(
-    gpus: Iterable[Gpu], reports: Mapping[str, GpuReport], answers: Answers
-) -> tuple[Gpu, ...]:
-    """Return GPUs, those that are reported as hung with that state and since when."""
-    ages = _by_uuid(answers["ages"])
-    return tuple(_silenced(gpu, reports.get(gpu.uuid or ""), ages) for gpu in gpus)
-
-
-def _silenced(gpu: Gpu, report: GpuReport | None, ages: Mapping[str | None, list[Series]]) -> Gpu:
-    if HUNG not in (finding.code for finding in (report and report.findings) or ()):
-        return gpu
-    return replace(gpu, state="silent", stale_for=number_of(ages.get(gpu.uuid, [])))
 
 
 def _by_uuid(answer: Iterable[Series]) -> dict[str | None, list[Series]]:
