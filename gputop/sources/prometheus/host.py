@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -99,29 +99,25 @@ class PrometheusSource(AgentlessSource):
 class FallbackSource(Source):
     """Frames over ssh, or from Prometheus if ssh fails; `link` shows which."""
 
-    def __init__(
-        self, host: str, interval: float, make: Callable[[], PrometheusSource], ssh: bool = True
-    ) -> None:
-        """`host`: the label that names the machine; only a plain name is one for ssh. `make` makes
-        the source that reads Prometheus; `ssh`: whether that is tried before."""
-        self.host = host
-        name = plain_host(host) if ssh else None
+    def __init__(self, fallback: PrometheusSource, interval: float, ssh: bool = True) -> None:
+        """`ssh`: whether that is tried before, where the label of the machine is a plain name."""
+        self.host, self._fallback = fallback.host, fallback
+        name = plain_host(self.host) if ssh else None
         self._ssh = None if name is None else SshSource(name, interval, waits=True)
-        self._make = make
-        self._known: PrometheusSource | None = None
+        self._has_fallen = False
         self._why = "ssh does not take its name" if ssh else "without ssh in a browser"
         self._is_closed = False
 
     @property
     def link(self) -> HostLink:
-        if self._known is not None:
-            return self._known.link._replace(words=self._why)
+        if self._has_fallen:
+            return self._fallback.link._replace(words=self._why)
         return (self._ssh and self._ssh.link) or HostLink("connecting")
 
     @property
     def past(self) -> Past | None:
         """What ssh brought; of what Prometheus knows there is none."""
-        return None if self._ssh is None or self._known is not None else self._ssh.past
+        return None if self._ssh is None or self._has_fallen else self._ssh.past
 
     def remember(self, wanted: bool) -> None:
         if self._ssh is not None:
@@ -129,7 +125,7 @@ class FallbackSource(Source):
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`. SourceError, with both reasons, if neither knows anything."""
-        if self._ssh is not None and self._known is None:
+        if self._ssh is not None and not self._has_fallen:
             is_seen = False
             try:
                 for message in self._ssh.frames():
@@ -140,28 +136,26 @@ class FallbackSource(Source):
                 if is_seen or self._is_closed:
                     raise
                 self._why = printable(str(error), _MAX_ERROR_CHARS)
-        fallback = self._known = self._make()
+        self._has_fallen = True
         try:
-            yield from fallback.frames()
+            yield from self._fallback.frames()
         except SourceError as error:
             raise SourceError(f"{error}; and over ssh: {self._why}") from None
 
     def request(self, request: Request) -> Reply | None:
-        source = self._known or self._ssh
+        source = self._fallback if self._has_fallen else self._ssh
         return None if source is None else source.request(request)
 
     def reconnect(self) -> None:
         """Start over, with ssh."""
-        fallback, self._known = self._known, None
-        if fallback is not None:
-            fallback.close()
+        self._has_fallen = False
+        self._fallback.reconnect()
         if self._ssh is not None:
             self._ssh.reconnect()
 
     def close(self) -> None:
         """Close both, without waiting."""
         self._is_closed = True
-        if self._known is not None:
-            self._known.close()
+        self._fallback.close()
         if self._ssh is not None:
             self._ssh.close()

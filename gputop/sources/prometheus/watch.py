@@ -71,7 +71,7 @@ class ClusterWatch:
         the server knows it."""
         queries = self._queries
         assert queries is not None, "there are nodes"
-        return FallbackSource(host, interval, lambda: PrometheusSource(queries, host), self._ssh)
+        return FallbackSource(PrometheusSource(queries, host), interval, self._ssh)
 
     def _run(self) -> None:
         while not self._is_closed:
