@@ -48,6 +48,7 @@ _MOST_OUTGOING = 64
 _DOOR = socket.SOCK_SEQPACKET
 """A door passes messages: the number of a source, and with it the end of a connection."""
 _REFUSED = "not in a browser: it is read-only there"
+_LOG_IN = "log in where gputop serve runs, and start it again"
 _TOO_MANY = "too many requests are pending: try again"
 _MOST_OPEN = 8
 """Requests of one reader that may wait for their replies: others are to be answered as well."""
@@ -148,18 +149,12 @@ class Broadcast:
                 with contextlib.suppress(OSError):
                     follower.connection.shutdown(socket.SHUT_RDWR)
 
-    def _broken(self, error: GputopError) -> Frame:
-        host = Host(name=self.source.host) if self.last is None else self.last.host
-        return broken_frame(host, error, "log in where gputop serve runs, and start it again")
-
     def _pass_on(self, message: Frame | Reply | GputopError) -> None:
         if isinstance(message, Preview):
             return  # the processes on the GPUs are not known yet
-        if isinstance(message, GputopError):
-            message = self._broken(message)
-            with self.lock:
-                for follower in self.followers.values():
-                    follower.open.clear()  # nobody replies to them any more
+        if is_broken := isinstance(message, GputopError):
+            host = Host(name=self.source.host) if self.last is None else self.last.host
+            message = broken_frame(host, message, _LOG_IN)
         with self.lock:
             if isinstance(message, Reply):
                 number, _, request = message.request.partition("/")
@@ -168,6 +163,8 @@ class Broadcast:
                 return
             self.last = message
             for follower in self.followers.values():
+                if is_broken:
+                    follower.open.clear()  # nobody replies to them any more
                 follower.tell(None)
 
 
