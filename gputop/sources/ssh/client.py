@@ -51,15 +51,13 @@ def stream_command(host: HostName, remote: str, options: Mapping[str, str]) -> l
     return [*ssh_words(host, {**_OPTIONS, **options}, "-T"), remote]
 
 
-def ssh_words(host: HostName | None, options: Mapping[str, str], *switches: str) -> list[str]:
-    """Return a call of ssh, up to the host (None: a control socket is given). SourceError."""
+def ssh_words(host: HostName, options: Mapping[str, str], *switches: str) -> list[str]:
+    """Return a call of ssh, up to the host. SourceError."""
     config = os.environ.get(CONFIG)
     if config and is_elevated() and not is_roots(config):
         raise SourceError(f"{CONFIG} names a file that users other than root can change: {config}")
     words = [_program(), *(("-F", config) if config else ()), *switches]
     words += [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    if host is None:
-        return [*words, "--", "gputop"]
     port = () if host.port is None else ("-p", str(host.port))
     return [*words, *port, "--", host.target]
 

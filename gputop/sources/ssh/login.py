@@ -72,9 +72,9 @@ def _new_folder() -> Path:
 def _tidy_up(folder: Path) -> None:
     """End the masters, and remove the folder."""
     silent = os.open(os.devnull, os.O_RDWR)
-    ending = []
+    ending, any_host = [], HostName("", "gputop", None)  # the socket decides
     for path in folder.glob("*"):
-        command = ssh_words(None, {"ControlPath": str(path)}, "-O", "exit")
+        command = ssh_words(any_host, {"ControlPath": str(path)}, "-O", "exit")
         ending.append(PipedProcess(command, ssh_environment(), silent, silent))
     for process in ending:
         process.end(_ENDS)
