@@ -133,8 +133,8 @@ class ClusterQueries:
             "free": f"sum({self._free()})",
             "models": self._record("models", models),
             "models_free": self._record("models_free", free_models),
+            **{f"quantile {share}": self._quantile(share) for share in _QUANTILES},
         }
-        wanted.update((f"quantile {share}", text) for share, text in self._quantiles().items())
         if findings := self._findings(""):
             wanted["alarms"] = f"count({findings} == 2)"
         if users := self._users('user!~"[(].*"'):
@@ -151,12 +151,10 @@ class ClusterQueries:
         free = self.site.of(lambda exporter: exporter.free_gpus(hosts))
         return self._record("free", f"sum by (host) ({free})", hosts)
 
-    def _quantiles(self) -> dict[str, str]:
-        record = RECORDS["quantiles"]
-        if record in self._records:
-            return {share: f'max({record}{{quantile="{share}"}})' for share in _QUANTILES}
-        utilization = self.site.each(lambda exporter: exporter.utilization)
-        return {share: f"quantile({share}, {utilization})" for share in _QUANTILES}
+    def _quantile(self, share: str) -> str:
+        if (record := RECORDS["quantiles"]) in self._records:
+            return f'max({record}{{quantile="{share}"}})'
+        return f"quantile({share}, {self.site.each(lambda exporter: exporter.utilization)})"
 
     def _users(self, matching: str = "", hosts: str = "") -> str:
         """Return the expression of each user on each GPU; empty if no exporter reports users."""
