@@ -83,14 +83,11 @@ class ClusterWatch:
         """Update the state. No caller waits for this thread, so every error goes into the state."""
         try:
             self._update()
-        except SourceError as error:
-            self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - it is shown, and tried again
-            self._fail(printable(f"{type(error).__name__}: {error}", 200))
-
-    def _fail(self, why: str) -> None:
-        self._due = max(self._due, time.monotonic() + self.interval)
-        self._state = self._state._replace(error=why)
+            is_told = isinstance(error, SourceError)
+            why = str(error) if is_told else printable(f"{type(error).__name__}: {error}", 200)
+            self._due = max(self._due, time.monotonic() + self.interval)
+            self._state = self._state._replace(error=why)
 
     def _update(self) -> None:
         queries, page, cluster = self._queries, self._page, self._state.cluster
