@@ -66,7 +66,6 @@ def is_day(name: str) -> bool:
 
 
 def _is_ours(folder: Folder, name: str) -> bool:
-    """Whether a file is a day that gputop wrote."""
     try:
         return is_day(name) and _has_magic(folder, name)
     except OSError:

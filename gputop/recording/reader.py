@@ -213,5 +213,4 @@ def _days_in(folder: Path, is_host: bool = False) -> Iterator[Path]:
 
 
 def _samples(track: Track, numbers: range) -> Iterator[tuple[float, Track, int]]:
-    """Yield samples with their times."""
     return ((track.times[number], track, number) for number in numbers)

@@ -19,7 +19,6 @@ class RecordedPast:
     def __init__(self, recording: Recording, host: str) -> None:
         self._recording, self._host = recording, host
         self.times: Sequence[float] = recording.times(host)
-        """See `Past`."""
 
     def at(self, when: float) -> Frame | None:
         return self._recording.at(self._host, when)

@@ -206,7 +206,6 @@ class _Follower:
             self._outgoing.put_nowait(reply)
 
     def _handle(self) -> None:
-        """Handle the reader's requests until it leaves."""
         with self.connection.makefile("rb") as lines:
             while (line := lines.readline(_MAX_REQUEST)).endswith(b"\n"):
                 if (request := decode_request(line)) is not None:
@@ -229,7 +228,6 @@ class _Follower:
             self.tell(Reply(request=request.id, error=_REFUSED, invalid=True))
 
     def _write(self) -> None:
-        """Send frames and replies until the reader leaves."""
         lines, splitter, sent = count(), Splitter(), None
         parts: Iterable[AgentMessage] = (hello(self._broadcast.source.host),)
         with contextlib.suppress(OSError):

@@ -48,7 +48,6 @@ class DemoPast:
     """Frames of the last quarter of an hour, which are made again when wanted."""
 
     def __init__(self, make: Callable[[float], Frame]) -> None:
-        """`make` returns the frame of a time."""
         self._make = make
         self.times: list[float] = []
 

@@ -81,7 +81,6 @@ class Pinger:
                 self._thread = thread
 
     def forget(self, ping: Callable[[], None]) -> None:
-        """Call `ping` no more."""
         with self._changed:
             self._pings.discard(ping)
             self._changed.notify_all()

@@ -13,13 +13,10 @@ T = TypeVar("T")
 
 
 class Decoder(Generic[T]):
-    """Decodes JSON to values of one type."""
-
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's name
         self._type = type
 
     def decode(self, data: bytes | str) -> T:
-        """Return the value. MsgspecError if it is no JSON, or of another type."""
         decoded: T = decode(data, type=self._type)
         return decoded
 
@@ -35,8 +32,6 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes values as JSON."""
-
     encode = staticmethod(encode)
 
 

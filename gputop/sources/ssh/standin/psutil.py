@@ -21,7 +21,6 @@ class VirtualMemory(NamedTuple):
 
 
 def pids() -> list[int]:
-    """Return the numbers of all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isascii() and name.isdecimal()]
 
 
@@ -35,7 +34,6 @@ def boot_time() -> float:
 
 
 def cpu_count() -> int | None:
-    """Return how many logical CPUs there are."""
     return os.cpu_count()
 
 

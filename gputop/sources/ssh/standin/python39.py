@@ -30,7 +30,6 @@ class _Operators(ast.NodeTransformer):
 
 
 def compiled(source: bytes, path: str) -> CodeType:
-    """Compile a module."""
     tree = ast.fix_missing_locations(_Operators().visit(ast.parse(source)))
     return compile(tree, path, "exec", dont_inherit=True)
 
