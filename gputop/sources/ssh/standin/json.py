@@ -24,11 +24,10 @@ class Decoder(Generic[T]):
 def encode(value: Any) -> bytes:
     """Return a value as JSON; TypeError if it has no form in JSON. NaN and infinity become null."""
     try:
-        return _dumps(value)
-    except ValueError as error:
-        if isinstance(error, UnicodeError):
-            raise
-        return _dumps(_finite(value))
+        text = _dumps(value)
+    except ValueError:
+        text = _dumps(_finite(value))
+    return text.encode()
 
 
 class Encoder:
@@ -45,11 +44,10 @@ def decode(data: bytes | str, *, type: Any = Any) -> Any:  # noqa: A002 - msgspe
     return convert(value, type)
 
 
-def _dumps(value: Any) -> bytes:
-    text = json.dumps(
+def _dumps(value: Any) -> str:
+    return json.dumps(
         value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")
     )
-    return text.encode()
 
 
 def _plain(value: Any) -> Any:
