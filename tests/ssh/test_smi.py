@@ -75,7 +75,7 @@ def round_(uptime: float, busy: int, ticks: int) -> str:
     return "\x1e".join(
         [
             f"uptime {uptime} 1.0", f"cpu cpu {busy} 0 0 {busy} 0 0 0 0 0 0",
-            "mem MemTotal: 1000", "mem MemAvailable: 600", f"app {GPU} 7 512", f"stat {stat}",
+            "MemTotal: 1000", "MemAvailable: 600", f"app {GPU} 7 512", f"stat {stat}",
             "app No devices", f"app {GPU} 8 [N/A]", "user 7 alice",
             "command 7 python  train.py\x1b[2J ",
         ]
@@ -177,7 +177,7 @@ def test_questions_have_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "record", ["mem {0}{1}: 1", "app GPU-1 {0} {1}", "command {0} {1}", "cpu {1}"]
+    "record", ["Mem{0}{1}: 1", "app GPU-1 {0} {1}", "command {0} {1}", "cpu {1}"]
 )
 def test_a_machine_that_only_talks_fills_no_memory(record: str) -> None:
     reader = SmiReader(1.0)

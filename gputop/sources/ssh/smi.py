@@ -10,7 +10,7 @@ record separator between them; a record is a word and its content:
     stat TEXT           /proc/PID/stat of one of these
     user PID NAME       its real user: at first sight, after a change of its name, and now and then
     command PID TEXT    its command line, or the beginning of it: as often
-    cpu, uptime, mem, host, boot, btime, cpus, page, space      of the machine
+    cpu, uptime, host, boot, btime, cpus, page, space, MemTotal:, MemAvailable:   of the machine
     cuda VERSION        from nvidia-smi's own table
     said TEXT           what nvidia-smi says instead of values;  end: it has ended
 
@@ -131,7 +131,7 @@ processes() {
 round() {
   tell uptime /proc/uptime; tell cpu /proc/stat
   while read -r name value unit; do
-    case $name in MemTotal:|MemAvailable:) say "mem $name $value";; esac
+    case $name in MemTotal:|MemAvailable:) say "$name $value";; esac
   done </proc/meminfo
   processes
   echo
@@ -217,8 +217,6 @@ class SmiReader:
         return frame
 
     def _take(self, kind: str, text: str) -> Frame | None:
-        if kind == "mem":
-            kind, _, text = text.partition(" ")
         if kind == "uptime":
             return self._begin(text)
         if kind == "gpu":
