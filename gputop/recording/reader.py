@@ -80,13 +80,12 @@ class Recording:
                 file = DataFile(path)
             except OSError as error:
                 self._unreadable.append(f"{path} cannot be read: {reason_of(error)}")
-                continue
             except SourceError as error:
                 self._unreadable.append(str(error))
-                continue
-            if file.is_recording:
-                self._files.insert(0, file)
-            left -= sum(len(track.times) for track in file.tracks.values())
+            else:
+                if file.is_recording:
+                    self._files.insert(0, file)
+                left -= sum(len(track.times) for track in file.tracks.values())
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -196,8 +195,7 @@ def data_files(path: Path) -> list[Path]:
     try:
         if not path.is_dir():
             return [path]
-        days = nlargest(MOST_FILES + 1, _days_in(path), key=lambda day: day.name)
-        return days[::-1]
+        return nlargest(MOST_FILES + 1, _days_in(path), key=lambda day: day.name)[::-1]
     except OSError as error:
         raise GputopError(f"{path} cannot be read: {reason_of(error)}") from None
 

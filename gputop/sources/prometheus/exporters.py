@@ -160,11 +160,10 @@ class Site(NamedTuple):
 
         return self.of(of_gpus) or NONE
 
-    def of_gpus(self, hosts: str = "", but: Exporter | None = None) -> str:
-        """Return an expression with a value for each GPU of these machines that is known now, also
-        if several exporters report it, but to `but`."""
-        gpus = (exporter.gpus(hosts) for exporter in self.exporters if exporter is not but)
-        return " or ".join(gpus)
+    def of_gpus(self, but: Exporter | None = None) -> str:
+        """Return an expression with a value for each GPU that is known now, also if several
+        exporters report it, but to `but`."""
+        return " or ".join(exporter.gpus() for exporter in self.exporters if exporter is not but)
 
     def age(self, hosts: str) -> str:
         """Return the expression of the seconds since the values of each machine were read; since
