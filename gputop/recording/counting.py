@@ -45,17 +45,16 @@ class FileUsage:
         if len(paths) == 1:
             with suppress(OSError):  # it is among the losses
                 self._mark, self._sums = read_sums(paths[0])
-        is_same = self._sums is not None and self._sums.mark == self._mark
-        if self._sums is not None and not is_same and not self._has_grown(self._sums):
-            self._sums = None
         self.spans: dict[str, tuple[float, float]]
         """The times of the first and the last sample, by host."""
         self.losses: tuple[str, ...]
         """What is wrong with the file, in words; more is noticed when samples are read."""
-        if self._sums is not None and is_same:
+        if self._sums is not None and self._sums.mark == self._mark:
             self.spans = {self._sums.host: (self._sums.first, self._sums.last)}
             self.losses = tuple(printable(loss, MAX_LOSS_CHARS) for loss in self._sums.losses)
         else:
+            if self._sums is not None and not self._has_grown(self._sums):
+                self._sums = None
             self.spans = {host: self._samples.span(host) for host in self._samples.hosts}
             self.losses = self._samples.losses
 
