@@ -212,7 +212,7 @@ def failure(written: str, status: int | None) -> SourceError:
     if _TOO_MANY_KEYS in written:
         return LoginError("login wanted: too many keys were refused: set IdentitiesOnly for it")
     line = _reason(written)
-    words = _ended(_PREFIX.sub("", printable(line, 200)), status)
+    words = _PREFIX.sub("", printable(line, 200)) or _ended(status)
     if status == _SSH_FAILED and _CLOSED.match(line):
         return BusyError(words)
     return PermanentError(words) if _UNRESOLVED.search(line) else SourceError(words)
@@ -226,9 +226,7 @@ def _reason(written: str) -> str:
     return next(filter(_ERROR.match, said), said[-1] if said else "")
 
 
-def _ended(words: str, status: int | None) -> str:
-    if words:
-        return words
+def _ended(status: int | None) -> str:
     if status in (None, _SSH_FAILED):
         return "the connection was cut, or the agent killed"
     return f"the agent ended with status {status}"
