@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SOON = 0.002
 _DIES = 0.5
 """Seconds for a killed program to end; the driver may hold it for longer."""
-_TIDIES_UP = 0.5
+TIDIES_UP = 0.5
 """Seconds for programs whose input is closed to end by themselves."""
 _SIGKILL = 9
 _STARVED = 5.0
@@ -202,7 +202,7 @@ _children: list[PipedProcess] = []
 def end_all() -> None:
     """End all children, however gputop ends: none is left behind. They have a moment, together, to
     end their own: nobody may reap those after them."""
-    end = time.monotonic() + _TIDIES_UP
+    end = time.monotonic() + TIDIES_UP
     for child in list(_children):
         child.end(max(0.0, end - time.monotonic()))
 

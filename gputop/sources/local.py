@@ -11,11 +11,10 @@ from gputop.protocol.messages import Reply, Request, SetInterval, Signal
 from gputop.protocol.versions import SPOKEN
 from gputop.sources.agent_process import INTERVAL, SILENCE, AgentProcess, take_early
 from gputop.sources.agent_source import AgentConnection, AgentSource
+from gputop.sources.child import TIDIES_UP
 
-_TIDIES_UP = 0.5
-"""Seconds for the agent to end."""
 _NOTES = 1.2
-"""Seconds for it to end after signals: it notes them in the audit log, if its disk works."""
+"""Seconds for the agent to end after signals: it notes them in the audit log, if its disk works."""
 
 
 class AgentPipe(AgentConnection):
@@ -25,7 +24,7 @@ class AgentPipe(AgentConnection):
         """`timeout`: seconds for each line; DriverError after them."""
         super().__init__()
         self._agent, self._timeout = agent, timeout
-        self._time_to_end = _TIDIES_UP
+        self._time_to_end = TIDIES_UP
 
     def messages(self) -> Iterator[Frame | Reply]:
         while (line := self._agent.line(self._timeout)).endswith(b"\n"):
