@@ -106,7 +106,6 @@ class FallbackSource(Source):
         self._ssh = None if name is None else SshSource(name, interval, waits=True)
         self._has_fallen = False
         self._why = "ssh does not take its name" if ssh else "without ssh in a browser"
-        self._is_closed = False
 
     @property
     def link(self) -> HostLink:
@@ -133,7 +132,7 @@ class FallbackSource(Source):
                     yield message
                 return
             except SourceError as error:
-                if is_seen or self._is_closed:
+                if is_seen:
                     raise
                 self._why = printable(str(error), _MAX_ERROR_CHARS)
         self._has_fallen = True
@@ -155,7 +154,6 @@ class FallbackSource(Source):
 
     def close(self) -> None:
         """Close both, without waiting."""
-        self._is_closed = True
         self._fallback.close()
         if self._ssh is not None:
             self._ssh.close()
