@@ -119,17 +119,13 @@ class SshProcess(PipedProcess):
                 except BrokenPipeError:
                     return  # it has ended: its output says why
 
-    def words(self) -> str:
-        """Return the end of what ssh, or the program there, wrote to standard error."""
+    def failure(self) -> SourceError:
+        """Return why it has ended, by what it or the program there wrote to standard error."""
         end = time.monotonic() + _LAST_WORDS
         with suppress(TimeoutError, SourceError):
             while self._errors is not None:
                 self._wait(end, self._errors, POLLIN)
-        return self._tail.decode("utf-8", "replace")
-
-    def failure(self) -> SourceError:
-        """Return why it has ended."""
-        return failure(self.words(), self.wait(_LAST_STATUS))
+        return failure(self._tail.decode("utf-8", "replace"), self.wait(_LAST_STATUS))
 
     def stop(self) -> None:
         """End ssh without waiting, from any thread. Its reader gets a SourceError."""
