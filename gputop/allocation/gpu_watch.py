@@ -14,11 +14,11 @@ from typing import NamedTuple
 from gputop.allocation.own import without_own
 from gputop.errors import DriverError, GputopError, NotEnoughGpusError, SourceError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose, parts_of, value_of
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose, value_of
 from gputop.model.health.free import is_free
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, parts_of
 from gputop.model.machine.text import plural, printable, short_name
 from gputop.protocol.messages import MIN_INTERVAL
 from gputop.sources.ask import TIMEOUT, answers, wait_for_frame

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from gputop.allocation.gpu_watch import WINDOW, Taken, Watch, take
 from gputop.allocation.own import is_own, reserved_by, user_name
-from gputop.model.cuda.pick import GpuPick, PickRequest, choose, parts_of
-from gputop.model.machine.gpu import Reservation
+from gputop.model.cuda.pick import GpuPick, PickRequest, choose
+from gputop.model.machine.gpu import Reservation, parts_of
 from gputop.model.machine.secrets import masked_words
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Refresh
@@ -96,7 +96,7 @@ class ReservingWatch(Watch):
             return False
         pick = self._choose([lock for lock in locks if not _is_later(lock, own.get(lock.uuid))])
         parts = parts_of(self._frames[-1].gpus)
-        there = {part.uuid for part in parts if part.number not in pick.reasons}
+        there = {part.subject.uuid for part in parts if part.number not in pick.reasons}
         return there >= self.holds.keys()
 
     def _hold(self, uuids: Sequence[str]) -> None:

@@ -16,8 +16,9 @@ from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.deadline import within
 from gputop.errors import GputopError, UsageError
 from gputop.model.cuda.enumeration import PCI_BUS_ID
-from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, parts_of, value_of
+from gputop.model.cuda.pick import PickedValue, PickRequest, value_of
 from gputop.model.machine.environment import NAME, ORDER
+from gputop.model.machine.gpu import GpuPart, parts_of
 from gputop.model.machine.text import duration
 from gputop.output import complain, write
 from gputop.sources.agent_process import ANSWER
@@ -133,7 +134,7 @@ def _refused(picked: Picked) -> list[dict[str, object]]:
     return [{**parts[n], "reason": reason} for n, reason in picked.pick.reasons.items()]
 
 
-def _facts(part: Pickable) -> dict[str, object]:
+def _facts(part: GpuPart) -> dict[str, object]:
     gpu, device = part.gpu, part.device
     facts: dict[str, object] = {"gpu": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id}
     return facts if device is None else {**facts, "mig": part.number, "mig_uuid": device.uuid}

@@ -17,9 +17,8 @@ from gputop.commands.shared.values import duration
 from gputop.commands.targets.gpu_request import add_pick_options, pick_request
 from gputop.errors import GputopError, UsageError
 from gputop.export.table import aligned
-from gputop.model.cuda.pick import parts_of
 from gputop.model.machine import text
-from gputop.model.machine.gpu import Gpu, gpus_named
+from gputop.model.machine.gpu import Gpu, gpus_named, parts_of
 from gputop.output import complain, write
 from gputop.reservations import holder
 from gputop.reservations.hold import Hold, remove
@@ -178,7 +177,7 @@ def _uuids(word: str, reserved: Iterable[str]) -> set[str]:
 
 def _numbers(gpus: Sequence[Gpu]) -> dict[str | None, str]:
     """Return the numbers of GPUs and MIG devices by their UUIDs."""
-    return {part.uuid: part.number for part in parts_of(gpus)}
+    return {part.subject.uuid: part.number for part in parts_of(gpus)}
 
 
 def _gpus() -> tuple[Gpu, ...]:

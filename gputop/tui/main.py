@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Paste
 
-from gputop.model.conditions.marks import name_of
 from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.gpu import PartKey
 from gputop.model.metrics.process import COLUMNS, PROCESS
 from gputop.model.processes.target import SignalTarget, signal_targets
 from gputop.protocol.messages import Probe, Reply, Signal
@@ -25,7 +25,7 @@ from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
 from gputop.tui.pages.base import PageScreen
-from gputop.tui.pages.gpu import GpuPart, GpuScreen
+from gputop.tui.pages.gpu import GpuScreen
 from gputop.tui.pages.graph import GraphScreen
 from gputop.tui.pages.health import HealthScreen
 from gputop.tui.pages.mapping import MappingScreen
@@ -102,7 +102,7 @@ class MainScreen(MappingKeys, TableScreen):
 
     def on_mount(self) -> None:
         self.gpus.scrolled = self._say_above
-        self.gpus.is_marked = lambda line: self.machine.marks.has_gpu(line.gpu, line.device)
+        self.gpus.is_marked = lambda part: self.machine.marks.has_gpu(part)
         self.processes.is_marked = lambda row: self.machine.marks.has_process(row.process.pid)
         self.processes.above = self._words_above
         self.processes.arranged = self.arranged
@@ -238,12 +238,12 @@ class MainScreen(MappingKeys, TableScreen):
             return
         frame, marks, gpus, table = self._shown.frame, self.machine.marks, self.gpus, self.processes
         (gpus if gpus.is_active else table).select_first()
-        line = gpus.current
+        part = gpus.current
         if self._moment != "now":
             self.post_message(Note("only live processes and GPUs can be marked"))
         elif gpus.is_active:
-            if line is not None and not marks.toggle_gpu(frame, line.gpu, line.device):
-                self.post_message(Note(f"{name_of(line.gpu, line.device)} is free now"))
+            if part is not None and not marks.toggle_gpu(frame, part):
+                self.post_message(Note(f"GPU {part.number} is free now"))
             gpus.repaint_changed()
         else:
             marks.toggle_processes(frame, table.listing.keys_of(table.current))
@@ -359,25 +359,25 @@ class MainScreen(MappingKeys, TableScreen):
             if not self.processes.listing.only_gpu_of(row):
                 self.post_message(Note("on several GPUs: select a process or a GPU"))
         elif gpu is not None:
-            self._show_only(gpu.part)
+            self._show_only(gpu.key)
         else:
             self.set_focus(self.gpus)
             self.gpus.action_move(0)
 
     def on_gpu_pane_chosen(self, message: GpuPane.Chosen) -> None:
-        self._open_gpu(message.part)
+        self._open_gpu(message.key)
 
-    def _open_gpu(self, part: GpuPart) -> None:
-        self._open(GpuScreen(part, self.settings.processes.idle_after), self._show_only)
+    def _open_gpu(self, key: PartKey) -> None:
+        self._open(GpuScreen(key, self.settings.processes.idle_after), self._show_only)
 
-    def _show_only(self, part: GpuPart | None) -> None:
+    def _show_only(self, key: PartKey | None) -> None:
         """Show only the processes of one GPU or MIG device, and focus their table."""
-        if part is not None:
+        if key is not None:
             for page in [*self.above(HealthScreen)]:
                 page.dismiss()
             if "processes" not in self.panes.shown:
                 self._show_only_panes((*self.panes.shown, "processes"))
-            self.processes.listing.only_gpu(*part)
+            self.processes.listing.only_gpu(*key)
             self.set_focus(self.processes)
 
     def _open(self, page: PageScreen[Any], left: Callable[[Any], None] | None = None) -> None:

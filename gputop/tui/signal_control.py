@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gputop.model.conditions.marks import name_of
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
 from gputop.tui.dialogs.signal_state import why_none
 from gputop.tui.panes.gpus import GpuPane
@@ -17,9 +16,9 @@ def selected_targets(
     otherwise the selected one; and what to say if there are none."""
     row = gpus.current if gpus.is_active else None
     if row is not None:
-        key, instance = row.part
+        key, instance = row.key
         keys = own_on(shown.frame, key, me, instance)
-        reason = f"no process of yours is on {name_of(row.gpu, row.device)}"
+        reason = f"no process of yours is on GPU {row.number}"
     else:
         keys, reason = table.listing.targets(table.current), why_none(table.current)
     return signal_targets(shown.frame, keys), reason

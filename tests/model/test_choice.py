@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from gputop.errors import UsageError
-from gputop.model.cuda.pick import Pickable, PickedValue, PickRequest, choose, export_line, value_of
+from gputop.model.cuda.pick import PickedValue, PickRequest, choose, export_line, value_of
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, GpuPart
 from tests.builders import GIB, frame, gpu, process
 
 ONE_PROBLEM: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -42,7 +42,7 @@ def card(index: int = 0, **fields: Any) -> Gpu:
 def value_for(
     machine: Frame, gpus: Sequence[Gpu], order: str | None, by_uuid: bool = False
 ) -> PickedValue:
-    return value_of(machine, list(map(Pickable, gpus)), order, by_uuid)
+    return value_of(machine, list(map(GpuPart, gpus)), order, by_uuid)
 
 
 def picked(*frames: Frame, **wanted: Any) -> list[int] | None:
@@ -242,5 +242,5 @@ def test_beside_a_gpu_in_mig_mode() -> None:
 def test_a_uuid_that_is_none_gives_no_line_for_a_shell() -> None:
     """Another machine may say anything of itself."""
     evil = frame([gpu(0, uuid="GPU-1;touch X", name="A"), gpu(1, uuid="GPU-2\n", name="B")])
-    lines = [export_line(evil, [Pickable(named)], "FASTEST_FIRST") for named in evil.gpus]
+    lines = [export_line(evil, [GpuPart(named)], "FASTEST_FIRST") for named in evil.gpus]
     assert lines == ["", ""]

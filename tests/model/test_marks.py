@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gputop.model.conditions.marks import Marks
 from gputop.model.machine.frame import Frame, Host, Problem
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, GpuPart, MigDevice, parts_of
 from gputop.model.machine.process_id import LivenessState, ProcessLiveness
 from gputop.model.machine.sections import Activity
 from tests.builders import GIB, frame, gpu, id_of, process
@@ -29,30 +29,30 @@ def marked(shown: Frame = BUSY, *answers: ProcessLiveness) -> Marks:
 
 def test_a_gpu_until_it_is_free() -> None:
     marks = Marks()
-    assert marks.toggle_gpu(BUSY, BUSY.gpus[0])
-    assert marks.has_gpu(BUSY.gpus[0])
+    assert marks.toggle_gpu(BUSY, GpuPart(BUSY.gpus[0]))
+    assert marks.has_gpu(GpuPart(BUSY.gpus[0]))
     problem = Problem(code="driver_not_loaded", text="no driver", advice="load it")
     for shown in (BUSY, replace(EMPTY, problem=problem, gpus=()), frame([gpu(0, stale_for=2.0)])):
         assert marks.receive_frame(shown) == []
     [news] = marks.receive_frame(EMPTY)
     assert news == ("GPU 0 is free", "GPU 0 is free on node")
-    assert not marks.has_gpu(EMPTY.gpus[0])
+    assert not marks.has_gpu(GpuPart(EMPTY.gpus[0]))
     assert marks.receive_frame(EMPTY) == []
 
 
 def test_a_gpu_that_has_not_answered_keeps_its_mark_when_it_does() -> None:
     marks, waking = Marks(), frame([Gpu(index=0), gpu(1)])
-    assert marks.toggle_gpu(waking, waking.gpus[0])
+    assert marks.toggle_gpu(waking, GpuPart(waking.gpus[0]))
     assert marks.receive_frame(waking) == marks.receive_frame(BUSY) == []
-    assert marks.has_gpu(BUSY.gpus[0])
+    assert marks.has_gpu(GpuPart(BUSY.gpus[0]))
     assert [news.short for news in marks.receive_frame(EMPTY)] == ["GPU 0 is free"]
 
 
 def test_the_mark_comes_off_again_and_what_is_free_gets_none() -> None:
     marks = Marks()
-    assert [marks.toggle_gpu(BUSY, BUSY.gpus[0]) for _ in range(2)] == [True, True]
-    assert not marks.toggle_gpu(BUSY, BUSY.gpus[1])
-    assert not any(map(marks.has_gpu, BUSY.gpus))
+    assert [marks.toggle_gpu(BUSY, GpuPart(BUSY.gpus[0])) for _ in range(2)] == [True, True]
+    assert not marks.toggle_gpu(BUSY, GpuPart(BUSY.gpus[1]))
+    assert not any(map(marks.has_gpu, parts_of(BUSY.gpus)))
     assert marks.receive_frame(EMPTY) == []
 
 
@@ -64,9 +64,9 @@ def test_a_mig_device_by_itself() -> None:
     divided = gpu(mig_mode=True, mig=devices, utilization=None)
     there = frame([divided], [process(1, gpu_instance=1, compute_instance=0)])
     marks = Marks()
-    assert marks.toggle_gpu(there, divided, devices[0])
-    assert not marks.has_gpu(divided)
-    assert not marks.has_gpu(divided, devices[1])
+    assert marks.toggle_gpu(there, GpuPart(divided, devices[0]))
+    assert not marks.has_gpu(GpuPart(divided))
+    assert not marks.has_gpu(GpuPart(divided, devices[1]))
     assert marks.receive_frame(there) == []
     assert [news.short for news in marks.receive_frame(frame([divided]))] == ["GPU 0:1 is free"]
 

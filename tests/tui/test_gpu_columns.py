@@ -10,14 +10,13 @@ import pytest
 
 from gputop.model.health.throttle import THROTTLE_REASONS
 from gputop.model.machine.frame import Frame, Process
-from gputop.model.machine.gpu import Gpu, MigDevice
+from gputop.model.machine.gpu import Gpu, MigDevice, parts_of
 from gputop.model.machine.sections import Activity, Ecc, Identity, Pcie, Thermal, Throttle
 from gputop.model.metrics.gpu import GPU
 from gputop.model.metrics.history import History
 from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet
 from gputop.tui.panes.columns import heading
-from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
 from gputop.tui.panes.short_history import HISTORIES, ShortHistory
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
@@ -58,7 +57,7 @@ class Drawn:
         gap = 2 if width >= 110 else 1
         self.fitted = self.columns.fit(width, gap)
         self.head = text_of(heading(self.fitted, gap))[1:]
-        self.rows = [self.columns.row(line) for line in lines_of(self.frame)]
+        self.rows = [self.columns.row(line) for line in parts_of(self.frame.gpus)]
         self.lines = [text_of(row) for row in self.rows]
 
     def cell(self, index: int, label: str) -> str:

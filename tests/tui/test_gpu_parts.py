@@ -17,7 +17,7 @@ async def test_parts_come_and_go_and_the_cursor_stays() -> None:
 
     def selected() -> str | None:
         line = screen.gpus.current
-        return None if line is None else str(line.key)
+        return None if line is None else str(line.subject.uuid)
 
     async with shown(at(1, 2, 3), size=(120, 40)) as screen:
         assert screen.gpus.size.height == 7

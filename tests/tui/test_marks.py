@@ -10,6 +10,7 @@ import pytest
 from textual.message import Message
 
 from gputop.model.cuda.logical_names import LogicalNames
+from gputop.model.machine.gpu import GpuPart
 from gputop.model.machine.process_id import ProcessLiveness
 from gputop.model.metrics.history import History
 from gputop.protocol.messages import Liveness
@@ -82,7 +83,7 @@ def test_of_a_machine_that_is_not_open() -> None:
     told: list[Message] = []
     machine = WatchedMachine(Feed(Silence()), told.append)
     machine.handle_frame(BUSY)
-    assert machine.marks.toggle_gpu(BUSY, BUSY.gpus[0])
+    assert machine.marks.toggle_gpu(BUSY, GpuPart(BUSY.gpus[0]))
     machine.set_open(False)
     machine.reconnect()
     machine.handle_frame(EMPTY)

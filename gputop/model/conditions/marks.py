@@ -16,11 +16,8 @@ from gputop.model.conditions.ended import (
 )
 from gputop.model.health.free import is_free
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.gpu import Gpu, MigDevice, mig_number
+from gputop.model.machine.gpu import Gpu, GpuPart, PartKey, parts_of
 from gputop.model.machine.process_id import ProcessId, ProcessLiveness
-
-_GpuMark = tuple[str, tuple[int, int] | None]
-"""The key of a GPU, and the `instance_ids` of its MIG device or None."""
 
 
 class MarkNews(NamedTuple):
@@ -36,26 +33,25 @@ class Marks:
     while the machine cannot be reached."""
 
     def __init__(self) -> None:
-        self._gpus: set[_GpuMark] = set()
+        self._gpus: set[PartKey] = set()
         self._end = EndOfProcesses((), None)
 
-    def has_gpu(self, gpu: Gpu, device: MigDevice | None = None) -> bool:
-        return bool(self._gpus) and _gpu_mark(gpu, device) in self._gpus
+    def has_gpu(self, part: GpuPart) -> bool:
+        return bool(self._gpus) and part.key in self._gpus
 
     def has_process(self, pid: int) -> bool:
         """Whether the process with that PID is marked; no other can have the PID while it runs."""
         return pid in self._end.running
 
-    def toggle_gpu(self, frame: Frame, gpu: Gpu, device: MigDevice | None = None) -> bool:
-        """Mark a GPU or a MIG device of it, or remove its mark. Return False if it is already free,
-        and so not marked."""
-        mark = _gpu_mark(gpu, device)
-        if mark in self._gpus:
-            self._gpus.remove(mark)
-        elif is_free(frame, gpu, device):
+    def toggle_gpu(self, frame: Frame, part: GpuPart) -> bool:
+        """Mark a GPU or a MIG device, or remove its mark. Return False if it is already free, and
+        so not marked."""
+        if part.key in self._gpus:
+            self._gpus.remove(part.key)
+        elif is_free(frame, part.gpu, part.device):
             return False
         else:
-            self._gpus.add(mark)
+            self._gpus.add(part.key)
         return True
 
     def toggle_processes(self, frame: Frame, keys: Iterable[ProcessKey]) -> None:
@@ -89,38 +85,23 @@ class Marks:
     def receive_frame(self, frame: Frame) -> list[MarkNews]:
         """Take a frame. Return what has ended or become free."""
         news = [_end_news(process, frame) for process in self._end.receive_frame(frame)]
-        for gpu in frame.gpus if self._gpus else ():
-            self._follow_key(gpu)
-            for device in (None, *(gpu.mig or ())):
-                mark = _gpu_mark(gpu, device)
-                if mark in self._gpus and is_free(frame, gpu, device):
-                    self._gpus.remove(mark)
-                    news.append(_free_news(frame, gpu, device))
+        for part in parts_of(frame.gpus) if self._gpus else ():
+            if part.device is None:
+                self._follow_key(part.gpu)
+            if part.key in self._gpus and is_free(frame, part.gpu, part.device):
+                self._gpus.remove(part.key)
+                short = f"GPU {part.number} is free"
+                news.append(MarkNews(short, f"{short} on {host_of(frame)}"))
         return news
 
     def _follow_key(self, gpu: Gpu) -> None:
         """Keep the mark that a GPU got before it answered, when it had another key."""
-        before = _gpu_mark(replace(gpu, uuid=None), None)
+        before = GpuPart(replace(gpu, uuid=None)).key
         if before in self._gpus:
             self._gpus.remove(before)
-            self._gpus.add(_gpu_mark(gpu, None))
-
-
-def _gpu_mark(gpu: Gpu, device: MigDevice | None) -> _GpuMark:
-    return gpu.key, None if device is None else device.instance_ids
+            self._gpus.add(GpuPart(gpu).key)
 
 
 def _end_news(process: AwaitedProcess, frame: Frame) -> MarkNews:
     short = f"{process.name} (PID {process.id.pid}) has {process.end}"
     return MarkNews(short, end_of(process, frame))
-
-
-def _free_news(frame: Frame, gpu: Gpu, device: MigDevice | None) -> MarkNews:
-    short = f"{name_of(gpu, device)} is free"
-    return MarkNews(short, f"{short} on {host_of(frame)}")
-
-
-def name_of(gpu: Gpu, device: MigDevice | None) -> str:
-    """Return what a GPU or a MIG device of it is called: `GPU 0`, `GPU 0:2`."""
-    number = f"{gpu.index}" if device is None else mig_number(gpu.index, *device.instance_ids)
-    return f"GPU {number}"

@@ -34,7 +34,6 @@ from gputop.model.cuda.enumeration import (
     CERTAINTY_WORDS,
     MAX_INSTANCES,
     PCI_BUS_ID,
-    DeviceId,
     normalize_bus_id,
     rules_for,
     shown,
@@ -53,7 +52,7 @@ from gputop.model.health.free import (
 )
 from gputop.model.machine.environment import NAME, ORDER
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu, MigDevice, gpus_named, mig_number
+from gputop.model.machine.gpu import Gpu, GpuPart, gpus_named, parts_of
 from gputop.model.machine.grouped import grouped
 from gputop.model.machine.summary import free_memory
 from gputop.model.machine.text import GIB, size
@@ -85,50 +84,10 @@ class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own CUDA_DEVICE_ORDER."""
 
 
-class Pickable(msgspec.Struct, frozen=True):
-    """What a job can have of a GPU: all of it, or a MIG device."""
-
-    gpu: Gpu
-    device: MigDevice | None = None
-
-    @property
-    def number(self) -> str:
-        """As `2`, and `0:2` for a MIG device."""
-        ids = () if self.device is None else self.device.instance_ids
-        return mig_number(self.gpu.index, *ids) if ids else str(self.gpu.index)
-
-    @property
-    def uuid(self) -> str | None:
-        return (self.device or self.gpu).uuid
-
-    @property
-    def id(self) -> DeviceId:
-        """As `CudaDevice.id`."""
-        return self.gpu.index, *(self.device.instance_ids if self.device else (None, None))
-
-    @property
-    def kind(self) -> object:
-        """What parts that are alike have in common: a GPU whose model is not known is like none."""
-        return self.gpu.name or self.gpu.key, self.device and self.device.profile
-
-    @property
-    def memory_total(self) -> int | None:
-        return (self.device or self.gpu).memory_total
-
-    def free_memory(self, frame: Frame) -> int | None:
-        """Return the bytes that a job could have; None if not known."""
-        return self.device.memory_free if self.device else free_memory(frame, self.gpu)
-
-
-def parts_of(gpus: Sequence[Gpu]) -> list[Pickable]:
-    """Return GPUs, and then their MIG devices."""
-    return [*map(Pickable, gpus), *(Pickable(gpu, part) for gpu in gpus for part in gpu.mig or ())]
-
-
 class GpuPick(msgspec.Struct, frozen=True):
     """What a job should take, and why not the rest."""
 
-    parts: tuple[Pickable, ...] | None
+    parts: tuple[GpuPart, ...] | None
     """In the order of PCI bus ids; None: there are not enough."""
     reasons: dict[str, str]
     """Why each refused part cannot be had, by its number."""
@@ -154,7 +113,7 @@ class GpuPick(msgspec.Struct, frozen=True):
 
     @property
     def uuids(self) -> list[str]:
-        return [part.uuid for part in self.parts or () if part.uuid]
+        return [part.subject.uuid for part in self.parts or () if part.subject.uuid]
 
 
 class PickedValue(msgspec.Struct, frozen=True):
@@ -166,7 +125,7 @@ class PickedValue(msgspec.Struct, frozen=True):
 
 
 class _RankedPart(msgspec.Struct, frozen=True):
-    part: Pickable
+    part: GpuPart
     quality: tuple[bool, bool, int]
     """Lower is better."""
     free: int
@@ -178,9 +137,9 @@ class _RankedPart(msgspec.Struct, frozen=True):
 def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
     """Pick GPUs from the last of these frames; all of them show how busy a GPU is. Where none can
     be had, now or later, pick MIG devices. UsageError for an `exclude` that names nothing."""
-    frame, count = frames[-1], len(frames[-1].gpus)
-    parts = parts_of(frame.gpus)
-    whole, slices = _choose(frames, wanted, parts[:count], count), parts[count:]
+    frame, gpus = frames[-1], [*map(GpuPart, frames[-1].gpus)]
+    slices = [part for part in parts_of(frame.gpus) if part.device]
+    whole = _choose(frames, wanted, gpus, len(gpus))
     if whole.possible or not slices:
         return whole
     rules = rules_for(frame_devices(frame), frame.driver_version)
@@ -191,7 +150,7 @@ def choose(frames: Sequence[Frame], wanted: PickRequest) -> GpuPick:
 
 
 def _choose(
-    frames: Sequence[Frame], wanted: PickRequest, parts: Sequence[Pickable], most: int
+    frames: Sequence[Frame], wanted: PickRequest, parts: Sequence[GpuPart], most: int
 ) -> GpuPick:
     """Pick some of these parts, `most` of them at most, and one of each GPU instance."""
     frame = frames[-1]
@@ -222,7 +181,7 @@ def _choose(
 
 
 def value_of(
-    frame: Frame, parts: Sequence[Pickable], order: str | None, by_uuid: bool = False
+    frame: Frame, parts: Sequence[GpuPart], order: str | None, by_uuid: bool = False
 ) -> PickedValue:
     """Name GPUs so that the k-th is cuda:k; `order`: the CUDA_DEVICE_ORDER it will be read with.
 
@@ -230,7 +189,7 @@ def value_of(
     devices are always named by their UUIDs.
     """
     if by_uuid or any(part.device for part in parts):
-        text = ",".join(part.uuid or "" for part in parts)
+        text = ",".join(part.subject.uuid or "" for part in parts)
         mapping = mapping_of(frame, text, order)
         if not _means(mapping, parts):
             return PickedValue(None, f"what CUDA makes of {text} is not known: {mapping.because}")
@@ -253,7 +212,7 @@ def value_of(
     return PickedValue(None, words)
 
 
-def export_line(frame: Frame, parts: Sequence[Pickable], order: str | None) -> str:
+def export_line(frame: Frame, parts: Sequence[GpuPart], order: str | None) -> str:
     """Return the line that gives what is picked to all that a shell starts; `order` is the shell's
     own CUDA_DEVICE_ORDER. It names a GPU by its index, sets CUDA_DEVICE_ORDER if the index needs
     it, and uses the UUID if no index is exact. Empty if there is no value, or none that can be
@@ -271,12 +230,12 @@ def mapping_of(frame: Frame, value: str | None, order: str | None) -> Mapping:
     return resolve(value, frame_devices(frame), order=order, driver_version=frame.driver_version)
 
 
-def _means(mapping: Mapping, parts: Sequence[Pickable]) -> bool:
+def _means(mapping: Mapping, parts: Sequence[GpuPart]) -> bool:
     return [device.id for device in mapping.visible or ()] == [part.id for part in parts]
 
 
 def _out_of_sight(
-    frame: Frame, wanted: PickRequest, parts: Sequence[Pickable]
+    frame: Frame, wanted: PickRequest, parts: Sequence[GpuPart]
 ) -> tuple[dict[str, str], str | None]:
     """Return the parts that the caller's own variables hide, and a sentence about the rest."""
     if wanted.value is None:
@@ -297,7 +256,7 @@ def _out_of_sight(
     return dict.fromkeys(hidden, f"{own} hides it"), f"{own} leaves {left}{sure}"
 
 
-def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[Pickable]) -> dict[str, str]:
+def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[GpuPart]) -> dict[str, str]:
     excluded: dict[str, str] = {}
     unnamed = any(gpu.uuid is None for gpu in frame.gpus)
     for word in exclude:
@@ -309,37 +268,38 @@ def _excluded(frame: Frame, exclude: Sequence[str], parts: Sequence[Pickable]) -
     return excluded
 
 
-def _is_named(part: Pickable, word: str) -> bool:
+def _is_named(part: GpuPart, word: str) -> bool:
     """Return whether a word is its number, or a beginning of a MIG device's UUID."""
     begins = part.device is not None and not "mig-".startswith(word.casefold())
-    uuid = (part.uuid or "").casefold()
+    uuid = (part.subject.uuid or "").casefold()
     return word == part.number or (begins and uuid.startswith(word.casefold()))
 
 
-def _peak(frames: Sequence[Frame], part: Pickable) -> float | None:
+def _peak(frames: Sequence[Frame], part: GpuPart) -> float | None:
     """Return the highest load of a part; None if any frame lacks that of a GPU, or all lack that of
     a MIG device: GPM needs two samples."""
-    key = part.gpu.key, part.uuid
+    key = part.gpu.key, part.subject.uuid
     parts = (each for frame in frames for each in parts_of(frame.gpus))
-    loads = [(p.device or p.gpu).utilization for p in parts if (p.gpu.key, p.uuid) == key]
+    loads = [p.subject.utilization for p in parts if (p.gpu.key, p.subject.uuid) == key]
     values = [load for load in loads if load is not None]
     is_known = part.device is not None or len(values) == len(loads)
     return max(values) if values and is_known else None
 
 
 def _refusal(
-    frame: Frame, part: Pickable, peak: float | None, wanted: PickRequest
+    frame: Frame, part: GpuPart, peak: float | None, wanted: PickRequest
 ) -> tuple[str | None, bool]:
     """Return why a part cannot be had, None if it can, and whether waiting does not help."""
-    if part.device is not None and part.uuid is None:
+    if part.device is not None and part.subject.uuid is None:
         return "its UUID is not known", False
     waived, least = _waived(wanted), wanted.min_free or 0
     against = [o for o in objections(frame, part.gpu, part.device) if o.code not in waived]
     if lasting := next((o for o in against if o.code in _LASTING), None):
         return lasting.text, True
-    if (part.memory_total or least) < least:
-        return f"it has only {size(part.memory_total)} of memory", True
-    text = against[0].text if against else _too_little(part.free_memory(frame), least)
+    if (part.subject.memory_total or least) < least:
+        return f"it has only {size(part.subject.memory_total)} of memory", True
+    free = part.device.memory_free if part.device else free_memory(frame, part.gpu)
+    text = against[0].text if against else _too_little(free, least)
     if wanted.max_utilization is not None and (part.device is None or peak is not None):
         text = text or _too_busy(peak, wanted.max_utilization)
     return text, False
@@ -370,19 +330,25 @@ def _too_busy(peak: float | None, limit: float) -> str | None:
     return f"{(peak or 0) * 100:.3g} % busy, more than {limit * 100:g} %" if busy else None
 
 
-def _candidate(frame: Frame, part: Pickable, peak: float | None, number: int) -> _RankedPart:
+def _candidate(frame: Frame, part: GpuPart, peak: float | None, number: int) -> _RankedPart:
     occupied = bool(processes_on(frame, part.gpu, part.device))
     busy = 11 if peak is None else math.floor(peak * 10)
-    free = (part.device or part.gpu).memory_free or 0
+    free = part.subject.memory_free or 0
     bus = normalize_bus_id(part.gpu.pci_bus_id) or _FAR
     quality = (occupied, bool(part.gpu.display_active), busy)
     return _RankedPart(part, quality, free // GIB, (bus, part.gpu.index, number))
 
 
+def _kind(candidate: _RankedPart) -> object:
+    """Return what parts that are alike have in common; a GPU without a name is like no other."""
+    gpu, device = candidate.part.gpu, candidate.part.device
+    return gpu.name or gpu.key, device and device.profile
+
+
 def _best(
     able: Sequence[_RankedPart], wanted: PickRequest, links: Links | None
-) -> tuple[Pickable, ...] | None:
-    kinds = grouped(able, attrgetter("part.kind"))
+) -> tuple[GpuPart, ...] | None:
+    kinds = grouped(able, _kind)
     groups = [group for group in kinds.values() if len(group) >= wanted.count]
     if not groups and not wanted.same_model and len(able) >= wanted.count:
         groups = [list(able)]
@@ -412,7 +378,7 @@ def _rank(chosen: Sequence[_RankedPart], links: Links | None) -> tuple[object, .
     worst, together = connection(None if first.part.device else links, indices)
     return (
         sorted((candidate.quality for candidate in chosen), reverse=True),
-        -min(candidate.part.memory_total or 0 for candidate in chosen),
+        -min(candidate.part.subject.memory_total or 0 for candidate in chosen),
         (-worst, -together),
         [b - a for a, b in zip(first.rank[0], last.rank[0], strict=True)],
         -min(candidate.free for candidate in chosen),

@@ -59,6 +59,9 @@ Listing = Literal["all", "ours", "none", "unknown"]
 """Which compute processes of a GPU are listed: see `Gpu.listed`. Only with `all` does an empty list
 say that nobody computes there; `unknown`: the GPU has not been asked, or has no answer."""
 
+PartKey = tuple[str, tuple[int, int] | None]
+"""The key of a GPU, and the `instance_ids` of its MIG device or None."""
+
 SILENT_AFTER = 4.0
 """Seconds without an answer after which a GPU is silent: less than a command waits for all GPUs. A
 GPU that wakes up may take two or three."""
@@ -298,6 +301,37 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """Its identity: the UUID, or the index if it never answered."""
         return self.uuid or f"index {self.index}"
+
+
+class GpuPart(msgspec.Struct, frozen=True):
+    """What a job can have of a GPU: all of it, or a MIG device."""
+
+    gpu: Gpu
+    device: MigDevice | None = None
+
+    @property
+    def subject(self) -> Gpu | MigDevice:
+        return self.device or self.gpu
+
+    @property
+    def key(self) -> PartKey:
+        return self.gpu.key, None if self.device is None else self.device.instance_ids
+
+    @property
+    def id(self) -> tuple[int, int | None, int | None]:
+        """As `CudaDevice.id`."""
+        return self.gpu.index, *(self.device.instance_ids if self.device else (None, None))
+
+    @property
+    def number(self) -> str:
+        """As `2`, and `0:2` for a MIG device."""
+        ids = () if self.device is None else self.device.instance_ids
+        return mig_number(self.gpu.index, *ids) if ids else str(self.gpu.index)
+
+
+def parts_of(gpus: Iterable[Gpu]) -> list[GpuPart]:
+    """Return each GPU, followed by its MIG devices."""
+    return [GpuPart(gpu, device) for gpu in gpus for device in (None, *(gpu.mig or ()))]
 
 
 def overdue_state(stale_for: float) -> GpuState:

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from gputop.model.machine.gpu import PartKey, parts_of
 from gputop.tui.keys import following
 from gputop.tui.pages.base import PageScreen
 from gputop.tui.pages.gpu_lines import GRAPHED, gpu_lines, mig_lines
 from gputop.tui.pages.graph import GraphScreen
-from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.heading import described_key
 from gputop.tui.panes.lines import StyledLine
 from gputop.tui.panes.page import Page
@@ -20,11 +20,9 @@ from gputop.tui.panes.paper import Paper
 from gputop.tui.snapshot import Snapshot
 
 _key = partial(described_key, "GPU", area="gpu")
-GpuPart = tuple[str, tuple[int, int] | None]
-"""The key of a GPU, and the `instance_ids` of its MIG device or None."""
 
 
-class GpuScreen(PageScreen[GpuPart | None]):
+class GpuScreen(PageScreen[PartKey | None]):
     """The page of a GPU or MIG device; it answers with that if only its processes are wanted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,7 +33,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
         _key("left,b", "other(-1)", "Previous GPU", "The previous GPU", name="before"),
     ]  # fmt: skip
 
-    def __init__(self, part: GpuPart, idle_after: float) -> None:
+    def __init__(self, part: PartKey, idle_after: float) -> None:
         super().__init__()
         self._part, self._idle_after = part, idle_after
         self._last: Snapshot | None = None
@@ -46,7 +44,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
 
     def action_other(self, step: int) -> None:
         """Go to the next GPU or MIG device in the order of the table, or to the one before."""
-        parts = [line.part for line in lines_of(self.shown.frame)] if self.shown else []
+        parts = [part.key for part in parts_of(self.shown.frame.gpus)] if self.shown else []
         if self.shown is not None and self._part in parts:
             self._part = following(self._part, parts, step)
             self.show_frame(self.shown)
@@ -59,7 +57,7 @@ class GpuScreen(PageScreen[GpuPart | None]):
         self.app.push_screen(page)
 
     def show_frame(self, shown: Snapshot) -> None:
-        if self._part in [line.part for line in lines_of(shown.frame)]:
+        if self._part in [part.key for part in parts_of(shown.frame.gpus)]:
             self._last = shown
         super().show_frame(shown)
 

@@ -1,12 +1,11 @@
-"""The rows of the GPU pane, GPUs with their MIG devices, and the content of their cells."""
+"""The content of cells in the rows of GPUs and MIG devices."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from gputop.model.health.activity import BY_UTILIZATION
-from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, MigDevice
 from gputop.model.machine.text import GIB, MISSING, percent, three_digits
 from gputop.model.metrics import graph
@@ -18,41 +17,6 @@ from gputop.tui.panes.lines import Piece, width_of
 _NOTABLE = ("tensor unused",)
 _LEAST_BAR = 4
 """The least width of a bar, in cells: a shorter one says less than its number."""
-
-
-class GpuLine(NamedTuple):
-    """A GPU, or one of its MIG devices."""
-
-    gpu: Gpu
-    device: MigDevice | None = None
-    last: bool = True
-    """Whether the MIG device is the last of its GPU."""
-
-    @property
-    def subject(self) -> Gpu | MigDevice:
-        return self.device or self.gpu
-
-    @property
-    def part(self) -> tuple[str, tuple[int, int] | None]:
-        """The key of the GPU, and the `instance_ids` of the MIG device or None."""
-        return self.gpu.key, None if self.device is None else self.device.instance_ids
-
-    @property
-    def key(self) -> Hashable:
-        """The identity of the row, the same in every frame."""
-        if self.device is None:
-            return self.gpu.key
-        return self.device.uuid or (self.gpu.key, self.device.instance_ids)
-
-
-def lines_of(frame: Frame) -> list[GpuLine]:
-    """Return a line for each GPU, in their order, followed by those of its MIG devices."""
-    lines: list[GpuLine] = []
-    for gpu in frame.gpus:
-        parts = gpu.mig or ()
-        lines.append(GpuLine(gpu))
-        lines += [GpuLine(gpu, device, device is parts[-1]) for device in parts]
-    return lines
 
 
 def value(text: str, glyphs: GlyphSet, role: str = "text") -> Piece:

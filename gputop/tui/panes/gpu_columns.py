@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from gputop.model.health.free import is_free
 from gputop.model.health.throttle import word as throttle_word
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu, mig_number
+from gputop.model.machine.gpu import Gpu, GpuPart, PartKey, parts_of
 from gputop.model.machine.limits import is_unified
 from gputop.model.machine.text import MISSING, short_name
 from gputop.model.metrics.gpu import GPU
@@ -22,8 +22,6 @@ from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes import gpu_cells
 from gputop.tui.panes.columns import Column, Fitted, fit, row
 from gputop.tui.panes.gpu_cells import (
-    GpuLine,
-    lines_of,
     load_role,
     metered,
     percent_piece,
@@ -34,7 +32,7 @@ from gputop.tui.panes.gpu_who import Occupants, silence
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.short_history import ShortHistory
 
-_Draw = Callable[[GpuLine, int], Sequence[Piece]]
+_Draw = Callable[[GpuPart, int], Sequence[Piece]]
 
 _MAX_NAME = 24
 _MAX_PROFILE = 12
@@ -51,22 +49,22 @@ class GpuColumns:
 
     def __init__(
         self, frame: Frame, history: ShortHistory, settings: Session, glyphs: GlyphSet,
-        was_full: Collection[Hashable] = (),
+        was_full: Collection[PartKey] = (),
     ) -> None:  # fmt: skip
         """`history` is what the last column shows; `was_full`: `full` of the frame before."""
         self._frame, self._history, self._glyphs = frame, history, glyphs
         self._thresholds = settings.thresholds
-        shares = {line.key: used_share(line.subject) for line in lines_of(frame)}
+        shares = {line.key: used_share(line.subject) for line in parts_of(frame.gpus)}
         self.full = {
             key for key, share in shares.items()
             if share is not None and summary.is_full(share, key in was_full, self._thresholds.full)
         }  # fmt: skip
         """The keys of the GPUs and MIG devices whose memory is full."""
         self._occupants = Occupants(frame, settings.processes.idle_after, glyphs)
-        self._columns: Fitted[GpuLine] = []
+        self._columns: Fitted[GpuPart] = []
         self._width = self._gap = 0
 
-    def fit(self, width: int, gap: int) -> Fitted[GpuLine]:
+    def fit(self, width: int, gap: int) -> Fitted[GpuPart]:
         """Choose the columns that fit a width in cells, with a gap between them; return them."""
         self._width, self._gap = width, gap
         gpus = self._frame.gpus
@@ -79,7 +77,7 @@ class GpuColumns:
             self._columns[-1] = replace(column, label=self._history.fit(cells)), cells
         return self._columns
 
-    def row(self, line: GpuLine) -> Sequence[Piece]:
+    def row(self, line: GpuPart) -> Sequence[Piece]:
         """Return the pieces of a row, without load colours if the GPU is free or its values old."""
         if line.device is None and silence(line.gpu):
             pieces = self._silent(line)
@@ -89,7 +87,7 @@ class GpuColumns:
             pieces = [(text, "quiet" if role in _PLAIN_ROLES else role) for text, role in pieces]
         return pieces
 
-    def _silent(self, line: GpuLine) -> list[Piece]:
+    def _silent(self, line: GpuPart) -> list[Piece]:
         """Return the row of a GPU without current values: who is on it, its memory if known, and a
         sentence instead of numbers."""
         kept = ["index", "name", "who", "history"]
@@ -105,10 +103,9 @@ class GpuColumns:
 
     # Which columns there are.
 
-    def _identity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+    def _identity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuPart]]:
         divided = any(gpu.mig for gpu in gpus)
-        numbers = [mig_number(gpu.index, d.gi, d.ci) for gpu in gpus for d in gpu.mig or ()]
-        index = max([3, *map(len, numbers)])
+        index = max([3, *(len(part.number) for part in parts_of(gpus))])
         longest = max((cell_len(short_name(gpu.name)) for gpu in gpus), default=4)
         name = min(_MAX_NAME, max(_MAX_PROFILE if divided else 4, longest))
         frame = self._frame
@@ -123,7 +120,7 @@ class GpuColumns:
         yield Column("name", "NAME", min(name, 14), name, 6, self._name, left=True)
         yield Column("who", "WHO", 12, who, 1, self._occupants.who, left=True)
 
-    def _numbers(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+    def _numbers(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuPart]]:
         bars = self._width >= _NARROW
         memory, load_ = (_MEMORY + 7, _LOAD + 6) if bars else (_MEMORY, _LOAD)
         longest_memory, longest_load = (_MEMORY + 16, _LOAD + 12) if bars else (_MEMORY, _LOAD)
@@ -144,7 +141,7 @@ class GpuColumns:
                 if any(GPU[id_].read(gpu) is not None for gpu in gpus):
                     yield self._plain(id_, 8, 12)
 
-    def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuLine]]:
+    def _activity(self, gpus: Sequence[Gpu]) -> Iterable[Column[GpuPart]]:
         """Return the columns of activity: what the GPU does, what holds its clocks back, and how
         much of the chip is active if GPM reports it."""
         activities = [gpu.activity for gpu in gpus]
@@ -166,7 +163,7 @@ class GpuColumns:
     def _plain(
         self, id_: str, width: int, rank: int,
         draw: Callable[[Gpu, int], Sequence[Piece]] | None = None, most: int = 0,
-    ) -> Column[GpuLine]:  # fmt: skip
+    ) -> Column[GpuPart]:  # fmt: skip
         metric = GPU[id_]
         draw = draw or (lambda gpu, _: [value(metric.text(gpu), self._glyphs)])
         return Column(id_, metric.label, width, max(width, most), rank, self._gpu_only(draw))
@@ -177,22 +174,21 @@ class GpuColumns:
         """Leave the cell of a MIG device blank: power and the like belong to the whole GPU."""
         return lambda line, width: () if line.device else draw(line.gpu, width)
 
-    def _active(self, name: str, line: GpuLine, width: int) -> Sequence[Piece]:
+    def _active(self, name: str, line: GpuPart, width: int) -> Sequence[Piece]:
         return [percent_piece(getattr(line.subject.activity, name, None), self._glyphs)]
 
-    def _index(self, line: GpuLine, width: int) -> Sequence[Piece]:
-        number, role = f"{line.gpu.index}", "text"
-        if line.device is not None:
-            number, role = mig_number(line.gpu.index, *line.device.instance_ids), "quiet"
-        return [(number, "good" if is_free(self._frame, line.gpu, line.device) else role)]
+    def _index(self, line: GpuPart, width: int) -> Sequence[Piece]:
+        role = "text" if line.device is None else "quiet"
+        return [(line.number, "good" if is_free(self._frame, line.gpu, line.device) else role)]
 
-    def _name(self, line: GpuLine, width: int) -> Sequence[Piece]:
+    def _name(self, line: GpuPart, width: int) -> Sequence[Piece]:
         if line.device is None:
             return [value(self._glyphs.text(short_name(line.gpu.name)), self._glyphs)]
-        branch = self._glyphs.last_branch if line.last else self._glyphs.branch
+        is_last = line.device is (line.gpu.mig or (None,))[-1]
+        branch = self._glyphs.last_branch if is_last else self._glyphs.branch
         return [(branch, "track"), (self._glyphs.text(line.device.profile or "MIG"), "text")]
 
-    def _memory(self, line: GpuLine, width: int) -> Sequence[Piece]:
+    def _memory(self, line: GpuPart, width: int) -> Sequence[Piece]:
         share, role = used_share(line.subject), "text"
         if share is not None:
             role = load_role(share, self._thresholds)
@@ -203,13 +199,13 @@ class GpuColumns:
             number = [(number[0][0], "notice"), *number[1:]]
         return metered(share, role, number, width, _MEMORY, self._glyphs)
 
-    def _load(self, line: GpuLine, width: int) -> Sequence[Piece]:
+    def _load(self, line: GpuPart, width: int) -> Sequence[Piece]:
         share = line.subject.utilization
         role = "quiet" if share is None else load_role(share, self._thresholds)
         number = [percent_piece(share, self._glyphs, role)]
         return metered(share, role, number, width, _LOAD, self._glyphs)
 
-    def _doing(self, line: GpuLine, width: int) -> Sequence[Piece]:
+    def _doing(self, line: GpuPart, width: int) -> Sequence[Piece]:
         text, role = gpu_cells.doing_piece(line.subject, self._glyphs)
         # Without GPM a display's few percent look like work.
         is_known = text not in (self._glyphs.pending, self._glyphs.not_available)

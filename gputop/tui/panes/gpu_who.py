@@ -8,11 +8,10 @@ from gputop.model.health.findings import SAID_BY_ROW, findings
 from gputop.model.health.free import is_free, vacancy
 from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
-from gputop.model.machine.gpu import Gpu
+from gputop.model.machine.gpu import Gpu, GpuPart
 from gputop.model.machine.text import coarse_duration, duration
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import cut
-from gputop.tui.panes.gpu_cells import GpuLine
 from gputop.tui.panes.lines import Piece, width_of
 from gputop.tui.themes import LEVEL_ROLES, user_role
 
@@ -29,7 +28,7 @@ class Occupants:
     def __init__(self, frame: Frame, idle_after: float, glyphs: GlyphSet) -> None:
         self._frame, self._idle_after, self._glyphs = frame, idle_after, glyphs
 
-    def who(self, line: GpuLine, width: int) -> Sequence[Piece]:
+    def who(self, line: GpuPart, width: int) -> Sequence[Piece]:
         """Return who is on a GPU or a MIG device, how long it has been idle or silent, and at the
         right what is wrong; there is always room for an alarm."""
         gpu = line.gpu
@@ -73,7 +72,7 @@ class Occupants:
                 return f"{self._glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
         return None
 
-    def _since(self, line: GpuLine) -> list[Piece]:
+    def _since(self, line: GpuPart) -> list[Piece]:
         gpu = line.gpu
         if line.device is not None or silence(gpu):
             return []
@@ -82,7 +81,7 @@ class Occupants:
         is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
 
-    def _reserved(self, line: GpuLine, room: int, others: bool) -> list[list[Piece]]:
+    def _reserved(self, line: GpuPart, room: int, others: bool) -> list[list[Piece]]:
         """Return who has reserved the GPU but is not on it, in words from long to short. After
         the names of `others`, who are on it, the name is never cut."""
         reservation = summary.pending_reservation(self._frame, line.gpu, line.device)
@@ -102,7 +101,7 @@ class Occupants:
             return choices[:2]
         return choices[3:] if room < len(short) + _SHORT_NAME else choices
 
-    def _held(self, line: GpuLine, others: bool) -> list[list[Piece]]:
+    def _held(self, line: GpuPart, others: bool) -> list[list[Piece]]:
         """Return which job of Slurm holds the GPU without a process on it, and whose it is, in
         words from long to short."""
         job = summary.pending_job(self._frame, line.gpu) if line.device is None else None
@@ -121,11 +120,11 @@ class Occupants:
             [(number, "notice")],
         ]
 
-    def _names(self, line: GpuLine, room: int) -> list[Piece]:
+    def _names(self, line: GpuPart, room: int) -> list[Piece]:
         users, unknown = summary.users_on(self._frame, line.gpu, line.device)
         return names(users, unknown, room, self._glyphs)
 
-    def _nobody(self, line: GpuLine) -> Piece:
+    def _nobody(self, line: GpuPart) -> Piece:
         word = vacancy(self._frame, line.gpu, line.device)
         if word is None:
             return self._glyphs.not_available, "quiet"

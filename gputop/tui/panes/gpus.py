@@ -10,16 +10,16 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import GpuPart, PartKey, parts_of
 from gputop.model.metrics.history import History
 from gputop.settings import Session
-from gputop.tui.panes.gpu_cells import GpuLine, lines_of
 from gputop.tui.panes.gpu_columns import GpuColumns
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.short_history import HISTORIES, ShortHistory
 from gputop.tui.panes.table import Table
 
 
-class GpuPane(Table[GpuLine]):
+class GpuPane(Table[GpuPart]):
     """All GPUs with their MIG devices; `head_lines` is 0 if lines are scarce."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -30,8 +30,7 @@ class GpuPane(Table[GpuLine]):
     class Chosen(Message):
         """Posted when the user opens the page of a GPU or MIG device."""
 
-        part: tuple[str, tuple[int, int] | None]
-        """As `GpuLine.part`."""
+        key: PartKey
 
     def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -39,7 +38,7 @@ class GpuPane(Table[GpuLine]):
         self._history = ShortHistory(settings.thresholds)
         self._cells: GpuColumns | None = None
         """The cells of the frame that is shown."""
-        self.is_marked: Callable[[GpuLine], bool] = lambda line: False
+        self.is_marked: Callable[[GpuPart], bool] = lambda line: False
         """Returns whether the user waits for the GPU or MIG device of a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
@@ -47,11 +46,11 @@ class GpuPane(Table[GpuLine]):
         full = self._cells.full if self._cells else ()
         self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs, full)
         self.fit()
-        lines = lines_of(frame)
-        self.show(lines, [line.key for line in lines])
+        parts = parts_of(frame.gpus)
+        self.show(parts, [(part.key, part.subject.uuid) for part in parts])
 
-    def open_row(self, line: GpuLine) -> None:
-        self.post_message(self.Chosen(line.part))
+    def open_row(self, line: GpuPart) -> None:
+        self.post_message(self.Chosen(line.key))
 
     @property
     def graphed_id(self) -> str:
@@ -90,7 +89,7 @@ class GpuPane(Table[GpuLine]):
         role = "heading" if self.is_active else "quiet"
         return [(text, role) for text, _ in super().head(y)]
 
-    def row_pieces(self, line: GpuLine, selected: bool) -> Iterable[Piece]:
+    def row_pieces(self, line: GpuPart, selected: bool) -> Iterable[Piece]:
         lead, cursor = self.cursor_of(selected)
         if self.is_marked(line):
             lead = self.glyphs.mark

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import parts_of
 from gputop.settings import PANES, Pane
-from gputop.tui.panes.gpu_cells import lines_of
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.mapping import MappingPane
@@ -64,7 +64,7 @@ class PaneLayout:
     def fit(self, frame: Frame) -> None:
         """Share the lines anew if the GPUs, their rows or the history need more or fewer."""
         history = self._screen.query_one(HistoryPane).least(self._screen.size.width)
-        counts = len(frame.gpus), len(lines_of(frame)), history
+        counts = len(frame.gpus), len(parts_of(frame.gpus)), history
         if counts != (self._gpus, self._rows, self._history):
             self._gpus, self._rows, _ = counts
             self.arrange()

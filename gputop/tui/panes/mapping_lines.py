@@ -11,6 +11,7 @@ from gputop.model.cuda.mapping_query import by_level, reasons, who_is_on
 from gputop.model.cuda.pick import GpuPick, export_line
 from gputop.model.health.free import free_slices, not_free
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.gpu import parts_of
 from gputop.model.machine.text import GIB, printable, short_name, three_digits
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import crop_or_pad, cut
@@ -48,13 +49,10 @@ def occupancy(
 
 def _state(frame: Frame, device: CudaDevice) -> Piece:
     """Return whether a device without known users is free, or why it is not."""
-    gpu = next((gpu for gpu in frame.gpus if gpu.index == device.index), None)
-    if gpu is None:
+    part = next((part for part in parts_of(frame.gpus) if part.id == device.id), None)
+    if part is None:
         return "", "quiet"
-    part = next(
-        (part for part in gpu.mig or () if (gpu.index, *part.instance_ids) == device.id), None
-    )
-    objection = not_free(frame, gpu, part)
+    objection = not_free(frame, part.gpu, part.device)
     return ("free", "good") if objection is None else (objection.short, "notice")
 
 
