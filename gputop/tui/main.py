@@ -38,7 +38,6 @@ from gputop.tui.panes.history import HistoryPane
 from gputop.tui.panes.layout import PaneLayout
 from gputop.tui.panes.mapping import MappingKeys, MappingPane
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
-from gputop.tui.panes.pid_search import PidSearch
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.signal_control import selected_targets
@@ -75,7 +74,6 @@ class MainScreen(MappingKeys, TableScreen):
         variables = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
         self.mapping = MappingState(*map(os.environ.get, variables))
         self.panes = PaneLayout(self, settings.panes)
-        self.pids = PidSearch(self, lambda: self.processes, self._say_above)
         self._leave, self._return_to_now = leave, return_to_now
         self._shown: Snapshot | None = None
         self._heading: Heading | None = None
@@ -215,16 +213,16 @@ class MainScreen(MappingKeys, TableScreen):
     def action_pid(self, digits: str) -> None:
         if "processes" in self.panes.shown:
             self.set_focus(self.processes)
-            self.pids.add(digits)
+            self.processes.search_pid(self.processes.digits + digits)
 
     def action_pid_back(self) -> None:
-        self.pids.remove()
+        self.processes.search_pid(self.processes.digits[:-1])
 
     def on_paste(self, event: Paste) -> None:
         """Treat a pasted PID as if it were typed."""
         text = event.text.strip()
         if text.isascii() and text.isdecimal():
-            self.pids.stop()
+            self.processes.stop_search()
             self.action_pid(text)
 
     def sort(self, metric_id: str | None) -> None:
@@ -256,7 +254,7 @@ class MainScreen(MappingKeys, TableScreen):
         table = self.home
         if not isinstance(self.focused, ValueInput) and (
             self._return_to_now()
-            or self.pids.stop()
+            or self.processes.stop_search()
             or self.processes.listing.untag()
             or self.machine.dismiss_news()
         ):
@@ -424,7 +422,7 @@ class MainScreen(MappingKeys, TableScreen):
 
     def _cursor_moved(self) -> None:
         """Show the mapping of the process under the cursor until the value is edited."""
-        self.pids.stop()
+        self.processes.stop_search()
         self.mapping.follows = True
         self._follow()
         self.show_mapping()
@@ -471,7 +469,7 @@ class MainScreen(MappingKeys, TableScreen):
             return
         obstacle = NOT_NOW.get(self._moment, "" if targets else none)
         state = SignalDialogState(targets if self._moment == "now" else (), obstacle, frame)
-        state.is_aimed = not self.gpus.is_active and self.pids.is_exact
+        state.is_aimed = not self.gpus.is_active and self.processes.is_exact
         self.app.push_screen(SignalScreen(state, self._send))
 
     def _send(self, request: Signal, receiver: ReplyReceiver) -> None:
@@ -496,4 +494,4 @@ class MainScreen(MappingKeys, TableScreen):
     def _words_above(self) -> str:
         """Return the passing note, the PID search, or what the GPU table has no room for."""
         hidden = self.gpus.unsaid if "gpus" in self.panes.shown else ""
-        return self._passing or self.pids.words or hidden
+        return self._passing or self.processes.search_note or hidden

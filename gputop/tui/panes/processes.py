@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from textual.message import Message
+from textual.timer import Timer
 
 from gputop.model.machine.frame import ProcessKey
 from gputop.model.metrics.process import ProcessRow
@@ -20,6 +21,9 @@ from gputop.tui.panes.table import Table
 
 _SHIFT = 16
 """Characters by which a key scrolls the command."""
+_PAUSE = 3.0
+"""Seconds without a digit after which the next one begins another PID."""
+_MOST_DIGITS = 10
 _ROLES = {"ended": "quiet", "unaccounted": "notice"}
 
 
@@ -57,6 +61,9 @@ class ProcessTable(Table[ViewRow]):
         self.is_marked: Callable[[ProcessRow], bool] = lambda row: False
         """Returns whether the user waits for the end of a process."""
         self._cells = ProcessColumns(settings.processes.columns)
+        self.digits, self.search_note = "", ""
+        """The digits of a PID that is searched for, and what to say of it."""
+        self._search_end: Timer | None = None
 
     @property
     def selected(self) -> ProcessRow | None:
@@ -114,13 +121,32 @@ class ProcessTable(Table[ViewRow]):
         self.deselect()
         return False
 
-    def find_pid(self, digits: str) -> str:
-        """Select the process with that PID, or the first whose PID begins so; if there is none,
-        leave the cursor alone. Return a note on the result."""
-        index, note = self.listing.find_pid(digits, self.glyphs.ellipsis)
-        if index is not None:
-            self._choose(index)
-        return note
+    def search_pid(self, digits: str) -> None:
+        """Select the process with that PID, or as htop does the first whose PID begins so; if there
+        is none, leave the cursor alone."""
+        digits, note = digits[:_MOST_DIGITS], ""
+        if self._search_end is not None:
+            self._search_end.stop()
+        self._search_end = self.set_timer(_PAUSE, self.stop_search)
+        if digits:
+            index, note = self.listing.find_pid(digits, self.glyphs.ellipsis)
+            if index is not None:
+                self._choose(index)
+        self.digits, self.search_note = digits, note  # only now: moving the cursor ended the search
+        self.repaint_changed([0])
+
+    def stop_search(self) -> bool:
+        """End the search, as any other key does; return whether there was one."""
+        was_any, self.digits, self.search_note = bool(self.digits), "", ""
+        self.repaint_changed([0])
+        return was_any
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no search is under way, or its digits are the whole PID that is selected: else a
+        signal might reach a process that the user did not name."""
+        row = self.selected
+        return not self.digits or (row is not None and str(row.process.pid) == self.digits)
 
     @property
     def chosen_columns(self) -> tuple[str, ...]:
