@@ -171,12 +171,12 @@ async def test_a_page_down_and_the_wheel_leave_out_no_line() -> None:
         page = screen.app.screen.query_one(Page)
         first = page.marked
         await screen.press("pagedown")
-        assert page.text.top == page.visible_lines - 1
+        assert page.top == page.visible_lines - 1
         assert "▸" in screen.text
         await screen.wheel(10, 10, 1)
-        assert page.text.top == page.visible_lines - 1 + NOTCH
+        assert page.top == page.visible_lines - 1 + NOTCH
         await screen.press("pageup", "pageup", "pageup")
-        assert (page.text.top, page.marked) == (0, first)
+        assert (page.top, page.marked) == (0, first)
 
 
 async def test_a_title_that_stays_in_sight_hides_nothing_to_click_at() -> None:
@@ -186,7 +186,7 @@ async def test_a_title_that_stays_in_sight_hides_nothing_to_click_at() -> None:
         page = screen.app.screen.query_one(Page)
         marked = page.marked
         await screen.click(10, page.region.y)
-        assert (page.marked, page.text.top > 0) == (marked, True)
+        assert (page.marked, page.top > 0) == (marked, True)
         await screen.click(10, page.region.y, times=2)
         assert screen.app.screen.query_one(Page) is page
 

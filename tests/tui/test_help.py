@@ -159,7 +159,7 @@ async def test_a_search_finds_words_that_are_on_two_lines() -> None:
     async with shown(FRAME, size=(60, 30)) as screen:
         await screen.press("question_mark")
         page = screen.app.screen.query_one(Page)
-        texts = ["".join(text for text, _ in line).split() for line in page.text.lines]
+        texts = ["".join(text for text, _ in line).split() for line in page.lines]
         at = next(n for n, words in enumerate(texts) if words[:2] == ["WHO", "whose"])
         last, first = texts[at][-1], texts[at + 1][0]
         await screen.press("slash")

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet
 from gputop.tui.panes.lines import StyledLine, width_of
-from gputop.tui.panes.page import ScrolledText
+from gputop.tui.panes.page import Page
 from gputop.tui.panes.paper import LABEL, Paper, title
 
 HOSTILE = "[/][red]" + "訓練" * 60 + "x" * 300 + " a b"
@@ -91,44 +91,54 @@ def lines_of(*sections: tuple[str, int]) -> list[StyledLine]:
     return lines
 
 
+class Scrolled(Page):
+    """A page of so many lines, without a screen."""
+
+    visible_lines = 5
+
+    def line_at(self, y: int) -> StyledLine | None:
+        return self.lines[self.top + y] if self.top + y < len(self.lines) else None
+
+
 def test_it_scrolls_as_far_as_the_text_goes() -> None:
-    text = ScrolledText()
-    assert (text.span(5), text.line_at(0)) == ((0, 0, 0), None)
-    text.show(lines_of(("a", 10)), 5)
+    page = Scrolled()
+    assert (page.span, page.line_at(0)) == ((0, 0, 0), None)
+    page.show_lines(lines_of(("a", 10)))
     for top, span in ((3, (4, 8, 12)), (99, (8, 12, 12)), (-1, (1, 5, 12))):
-        text.scroll(top, 5)
-        assert text.span(5) == span
-    text.scroll(99, 5)
-    assert text.line_at(4) == [("a 9", "text")]
-    assert text.line_at(5) is None
-    text.scroll(text.top, 40)
-    assert text.top == 0
+        page.go_to(top)
+        assert page.span == span
+    page.go_to(99)
+    assert page.line_at(4) == [("a 9", "text")]
+    assert page.line_at(5) is None
+    page.visible_lines = 40
+    page.go_to(page.top)
+    assert page.top == 0
 
 
 def test_a_heading_keeps_its_place_when_the_text_above_it_grows() -> None:
-    text = ScrolledText()
-    text.show(lines_of(("a", 3), ("b", 20)), 5)
-    text.scroll(9, 5)
-    before = text.line_at(0)
-    text.show(lines_of(("a", 8), ("b", 20)), 5)
-    assert text.line_at(0) == before
-    text.show(lines_of(("a", 1), ("b", 20)), 5)
-    assert text.line_at(0) == before
-    text.show(lines_of(("c", 30)), 5)
-    assert text.top == 7
-    text.show(lines_of(("c", 2)), 5)
-    assert text.top == 0
+    page = Scrolled()
+    page.show_lines(lines_of(("a", 3), ("b", 20)))
+    page.go_to(9)
+    before = page.line_at(0)
+    page.show_lines(lines_of(("a", 8), ("b", 20)))
+    assert page.line_at(0) == before
+    page.show_lines(lines_of(("a", 1), ("b", 20)))
+    assert page.line_at(0) == before
+    page.show_lines(lines_of(("c", 30)))
+    assert page.top == 7
+    page.show_lines(lines_of(("c", 2)))
+    assert page.top == 0
 
 
 def test_whatever_happens_lines_are_in_sight() -> None:
-    chance, text, room = random.Random(26), ScrolledText(), 5
+    chance, page = random.Random(26), Scrolled()
     for _ in range(500):
         what = chance.randrange(3)
         if what == 0:
-            text.show(lines_of(*((name, chance.randrange(9)) for name in "abc")), room)
+            page.show_lines(lines_of(*((name, chance.randrange(9)) for name in "abc")))
         elif what == 1:
-            room = chance.randrange(1, 12)
-            text.scroll(text.top, room)
+            page.visible_lines = chance.randrange(1, 12)
+            page.go_to(page.top)
         else:
-            text.scroll(text.top + chance.randrange(-9, 10), room)
-        assert 0 <= text.top <= max(0, len(text.lines) - room)
+            page.go_to(page.top + chance.randrange(-9, 10))
+        assert 0 <= page.top <= max(0, len(page.lines) - page.visible_lines)

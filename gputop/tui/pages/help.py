@@ -47,7 +47,7 @@ class _Leaf(ChoicePage[str]):
         event.stop()
         event.prevent_default()
         number = self.number_at(event.y)
-        text = "".join(text for line in self.text.lines[number : number + 1] for text, _ in line)
+        text = "".join(text for line in self.lines[number : number + 1] for text, _ in line)
         links = [topic for topic in _LINK.findall(text) if topic in TOPICS]
         for topic in [*(each for each, line in self._begins.items() if line == number), *links][:1]:
             self._chosen(topic)
@@ -168,7 +168,7 @@ class HelpScreen(PageScreen[None]):
             return
         topics, here = self._topics, self._page.marked
         at = topics.index(self._topic) if self._topic in topics else 0
-        here = self._page.text.top - (step > 0) if here is None else here
+        here = self._page.top - (step > 0) if here is None else here
         for count in range(len(topics) + 1):
             topic = topics[(at + step * count) % len(topics)]
             places = _places(self._lines(topic), self._word)
@@ -183,7 +183,7 @@ class HelpScreen(PageScreen[None]):
     def _open(self, topic: str, marked: int | None = None) -> None:
         """Show a page from its top, or at a line that is marked."""
         if topic != self._topic:
-            self._behind.append((self._topic, self._page.text.top))
+            self._behind.append((self._topic, self._page.top))
         self._topic, self._note = topic, ""
         self.draw()
         if topic == _CONTENTS:

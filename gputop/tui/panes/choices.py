@@ -43,9 +43,9 @@ class ChoicePage(Page, Generic[K]):
             return
         before = cursor.index
         self._select(cursor.start + (step if cursor.is_there else 0))
-        begins = [*self._begins.values(), len(self.text.lines)]
+        begins = [*self._begins.values(), len(self.lines)]
         line, end = begins[cursor.index : cursor.index + 2]
-        top, room = self.text.top, self.visible_lines
+        top, room = self.top, self.visible_lines
         if cursor.index == before and step < 0:
             top = 0
         elif line - _ABOVE < top:
@@ -56,11 +56,11 @@ class ChoicePage(Page, Generic[K]):
 
     def action_page(self, step: int) -> None:
         """Scroll, and take the cursor along: at an end of the text to the choice there."""
-        top = self.text.top
+        top = self.top
         super().action_page(step)
-        if self.text.top == top:
+        if self.top == top:
             self.action_end(int(step > 0))
-        seen = range(self.text.top + 1, self.text.top + self.visible_lines)  # below the title
+        seen = range(self.top + 1, self.top + self.visible_lines)  # below the title
         in_sight = [n for n, line in enumerate(self._begins.values()) if line in seen]
         if in_sight and self._cursor.index not in in_sight:
             self._select(in_sight[0 if step > 0 else -1])

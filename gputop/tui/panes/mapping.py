@@ -80,9 +80,9 @@ class MappingResultView(Page, can_focus=False):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         is_short = self.size.height == 1
-        foot = min(len(self.text.lines), self.size.height - 1)
+        foot = min(len(self.lines), self.size.height - 1)
         if y == foot and not is_short:
-            return shell_line(self._state, self.paper, self.text.span(self.visible_lines))
+            return shell_line(self._state, self.paper, self.span)
         return super().pieces(y)
 
 
@@ -138,7 +138,7 @@ class MappingPane(Vertical):
     @property
     def lines(self) -> int:
         """How many lines the editor and the result take."""
-        return 2 + len(self.query_one(MappingResultView).text.lines)
+        return 2 + len(self.query_one(MappingResultView).lines)
 
     @property
     def follows(self) -> bool:
