@@ -220,7 +220,7 @@ def _processes(
         line for line in unaccounted_rows(shown.frame) if view.holds(line.row)
     ]  # fmt: skip
     for view_row in unaccounted:
-        yield [("  ", "text"), *columns.across(view_row, paper.width - 3, "notice")]
+        yield [("  ", "text"), *columns.across(view_row, paper.width - 3)]
     if not rows and not unaccounted:
         report = shown.frame.report(gpu)
         reports = {} if report is None else {gpu.key: report}

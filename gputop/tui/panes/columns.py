@@ -61,13 +61,13 @@ def _needed(columns: Sequence[Column[R]], gap: int) -> int:
     return sum(column.least for column in columns) + gap * (len(columns) - 1)
 
 
-def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str, role: str = "") -> list[Piece]:
-    """Return the pieces of a row; a `role`, which the cursor has, replaces their own roles."""
+def row(fitted: Fitted[R], subject: R, gap: int, ellipsis: str) -> list[Piece]:
+    """Return the pieces of a row."""
     pieces: list[Piece] = []
     for column, width in fitted:
         drawn = tuple(column.draw(subject, width))
         pieces += _cell(drawn, width, ellipsis, column.left, gap if pieces else 0)
-    return [(text, role) for text, _ in pieces] if role else pieces
+    return pieces
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -89,12 +89,11 @@ class GpuPane(Table[GpuPart]):
         role = "heading" if self.is_active else "quiet"
         return [(text, role) for text, _ in super().head(y)]
 
-    def row_pieces(self, line: GpuPart, selected: bool) -> Iterable[Piece]:
-        lead, cursor = self.cursor_of(selected)
-        if self.is_marked(line):
-            lead = self.glyphs.mark
-        pieces = [(lead, "text"), *(self._cells.row(line) if self._cells else ())]
-        return [(text, cursor) for text, _ in pieces] if cursor else pieces
+    def cells(self, line: GpuPart) -> Sequence[Piece]:
+        return self._cells.row(line) if self._cells else ()
+
+    def sign(self, line: GpuPart) -> Piece | None:
+        return (self.glyphs.mark, "text") if self.is_marked(line) else None
 
     def fit(self) -> None:
         if self._cells is not None:

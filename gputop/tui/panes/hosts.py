@@ -87,18 +87,14 @@ class HostTable(Table[H]):
     def empty(self) -> Iterable[Piece]:
         return [(f"  {self.glyphs.text(self.nothing)}", "quiet")]
 
-    def row_pieces(self, host: H, selected: bool) -> Iterable[Piece]:
+    def cells(self, host: H) -> Sequence[Piece]:
         sentence = self._sentence(host)
         if sentence is None:
-            return super().row_pieces(host, selected)
-        lead, cursor = self.cursor_of(selected)
+            return super().cells(host)
         said, (name, width) = [sentence], self._columns[0]
         room = max(1, self.size.width - 1 - width - self.gap)
         rest: Column[H] = Column("", "", room, room, 0, lambda *_: said, left=True)
-        both = [(name, width), (rest, room)]
-        return [
-            (lead, cursor or "text"), *row(both, host, self.gap, self.glyphs.ellipsis, cursor)
-        ]  # fmt: skip
+        return row([(name, width), (rest, room)], host, self.gap, self.glyphs.ellipsis)
 
     def _named(self, width: int, *columns: Column[H]) -> list[Column[H]]:
         """Return columns with that of the names, which is up to `width` cells wide, before them."""

@@ -127,7 +127,7 @@ class ProcessColumns:
             return view_row.row.process.command or ""
         return PROCESS["command"].text(view_row.row)
 
-    def across(self, view_row: ViewRow, width: int, role: str) -> list[Piece]:
+    def across(self, view_row: ViewRow, width: int) -> list[Piece]:
         """Return a row as a sentence across all columns, if it says more than columns hold."""
         process, gpu = view_row.row.process, PROCESS["gpu"].text(view_row.row)
         held = process.gpu_memory
@@ -137,7 +137,7 @@ class ProcessColumns:
             amount = f"{view_row.note} {amount}: {who}:"
         text = f"GPU {gpu}: {amount} {process.command or ''}"
         shown = self._glyphs.text(text[self.shift :])
-        return crop_or_pad([(shown, role)], width, self._glyphs.ellipsis, left=True)
+        return crop_or_pad([(shown, "notice")], width, self._glyphs.ellipsis, left=True)
 
     def _column(self, metric_id: str, width: int) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]

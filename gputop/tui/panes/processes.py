@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from textual.message import Message
@@ -13,7 +13,7 @@ from gputop.model.metrics.process import ProcessRow
 from gputop.model.processes.process_listing import ProcessListing
 from gputop.model.processes.views import ViewRow
 from gputop.settings import Session
-from gputop.tui.panes.columns import column_at, heading, row
+from gputop.tui.panes.columns import column_at, heading
 from gputop.tui.panes.lines import Piece
 from gputop.tui.panes.process_columns import ProcessColumns
 from gputop.tui.panes.process_rule import rule, sort_mark
@@ -24,7 +24,6 @@ _SHIFT = 16
 _PAUSE = 3.0
 """Seconds without a digit after which the next one begins another PID."""
 _MOST_DIGITS = 10
-_ROLES = {"ended": "quiet", "unaccounted": "notice"}
 
 
 class ProcessTable(Table[ViewRow]):
@@ -190,19 +189,17 @@ class ProcessTable(Table[ViewRow]):
         mark = sort_mark(listing, glyphs)
         return heading(self._columns, self.gap, listing.order[0], mark)
 
-    def row_pieces(self, row_: ViewRow, selected: bool) -> Iterable[Piece]:
-        lead, cursor = self.cursor_of(selected)
-        role = cursor or _ROLES.get(row_.kind, "")
+    def cells(self, row_: ViewRow) -> Sequence[Piece]:
         if row_.kind == "unaccounted":
-            pieces = self._cells.across(row_, max(1, self.size.width - 1), role or "text")
-        else:
-            pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, role)
-        lead_role = role or "text"
-        if row_.kind == "process" and self.is_marked(row_.row):
-            lead = self.glyphs.mark
+            return self._cells.across(row_, max(1, self.size.width - 1))
+        pieces = super().cells(row_)
+        return [(text, "quiet") for text, _ in pieces] if row_.kind == "ended" else pieces
+
+    def sign(self, row_: ViewRow) -> Piece | None:
         if self.listing.is_tagged(row_):
-            lead, lead_role = self.glyphs.tag, role or "notice"
-        return [(lead, lead_role), *pieces]
+            return self.glyphs.tag, "notice"
+        is_marked = row_.kind == "process" and self.is_marked(row_.row)
+        return (self.glyphs.mark, "text") if is_marked else None
 
     def empty(self) -> Iterable[Piece]:
         words, is_expected = self.listing.why_empty()

@@ -49,11 +49,13 @@ class Table(Lines, Generic[R], can_focus=True):
         """Return the content of one of the `head_lines`."""
         return heading(self._columns, self.gap)
 
-    def row_pieces(self, row_: R, selected: bool) -> Iterable[Piece]:
-        """Return the content of a row."""
-        lead, cursor = self.cursor_of(selected)
-        pieces = row(self._columns, row_, self.gap, self.glyphs.ellipsis, cursor)
-        return [(lead, cursor or "text"), *pieces]
+    def cells(self, row_: R) -> Sequence[Piece]:
+        """Return the content of a row, after the sign before it."""
+        return row(self._columns, row_, self.gap, self.glyphs.ellipsis)
+
+    def sign(self, row_: R) -> Piece | None:
+        """Return what stands before a row instead of the cursor; None if nothing does."""
+        return None
 
     def empty(self) -> Iterable[Piece]:
         """Return the content of the first line if there is no row."""
@@ -102,13 +104,6 @@ class Table(Lines, Generic[R], can_focus=True):
         if self.screen.focused is not self:
             self._activate(False)
 
-    def cursor_of(self, selected: bool) -> Piece:
-        """Return the sign before a row, and the role of the whole row or an empty one. The selected
-        row is bright in the table that the keys go to, and has a dot in the others."""
-        if not selected:
-            return " ", ""
-        return (self.glyphs.cursor, "cursor") if self.is_active else (self.glyphs.separator, "")
-
     def pieces(self, y: int) -> Iterable[Piece]:
         if y < self.head_lines:
             return self.head(y)
@@ -116,7 +111,13 @@ class Table(Lines, Generic[R], can_focus=True):
         index = cursor.top + y - self.head_lines
         if index >= len(self._rows):
             return self.empty() if index == 0 else ()
-        return self.row_pieces(self._rows[index], index == cursor.index and cursor.is_there)
+        row_, lead = self._rows[index], " "
+        is_selected = index == cursor.index and cursor.is_there
+        if is_selected:  # it has a dot if keys go to another table
+            lead = self.glyphs.cursor if self.is_active else self.glyphs.separator
+        pieces = [self.sign(row_) or (lead, "text"), *self.cells(row_)]
+        is_bright = is_selected and self.is_active
+        return [(text, "cursor") for text, _ in pieces] if is_bright else pieces
 
     def on_resize(self) -> None:
         self.fit()
