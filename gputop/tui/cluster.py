@@ -40,10 +40,10 @@ class ClusterHosts:
         self._settings, self._watch, self._post = settings, watch, post
         self.machines: list[WatchedMachine] = []
         self._columns = NodeColumns(settings.thresholds)
-        self.table: HostTable[Any] = HostTable(self._columns.sentence, id="hosts")
+        self.table: HostTable[Any] = HostTable(self._columns.sentence)
         self.table.scrolled = self._ask_for_more
         self._note = TextLines(id="note")
-        self._sums = TextLines(id="sums")
+        self._sums = TextLines()
         self.above = (self._note, self._sums)
         self._server = printable(watch.client.url, 100)
         self._state: ClusterState | None = None

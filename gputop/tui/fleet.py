@@ -39,10 +39,10 @@ class FleetHosts:
     def __init__(self, settings: Session, machines: Sequence[WatchedMachine]) -> None:
         self.machines, self.interval = list(machines), settings.interval
         self._columns = FleetColumns(settings.thresholds)
-        self.table: HostTable[Any] = HostTable(self._columns.sentence, _MOST_NAME, id="hosts")
+        self.table: HostTable[Any] = HostTable(self._columns.sentence, _MOST_NAME)
         self.table.nothing = "no host fits the filter; Esc drops it"
-        self._free = FreeLine(id="free")
-        self._processes = FleetProcesses(settings, id="processes")
+        self._free = FreeLine()
+        self._processes = FleetProcesses(settings)
         self._processes.is_marked = self._is_marked
         self.below = (self._free, self._processes)
         self._fleet = Fleet(settings.processes.idle_after)

@@ -52,7 +52,7 @@ class HostsScreen(TableScreen):
         self.hosts, self._open_host, self._login = hosts, open_host, login
         self._note = "read only" if settings.readonly else ""
         """What the heading says when it has no passing note."""
-        self._heading = HostsHeading(id="heading")
+        self._heading = HostsHeading()
         self._heading.note = self._note
         self.paused_for: int | None = None
         """For how many seconds the picture has stood still; None if it does not."""
@@ -129,7 +129,7 @@ class HostsScreen(TableScreen):
         self._show(is_held=self.paused_for is not None)
 
     def _show(self, is_held: bool) -> None:
-        for keys in self.query("#keys").results(KeyLine):  # they are made, and not taken apart
+        for keys in self.query(KeyLine):  # they are made, and not taken apart
             self.hosts.show(self._heading, is_held)
             self.share_lines()
             keys.show(self.key_words())

@@ -87,15 +87,15 @@ class MainScreen(MappingKeys, TableScreen):
         machine.status_changed = self._show_status
 
     def compose(self) -> ComposeResult:
-        self._heading = heading = Heading(self.settings.thresholds, id="heading")
+        self._heading = heading = Heading(self.settings.thresholds)
         heading.note = self._note
         is_root = self.settings.me == "root" and not self.settings.readonly
         heading.as_root = is_root and not self.machine.is_remote
         yield heading
-        yield GpuPane(self.settings, id="gpus")
-        yield ProcessTable(self.settings, id="processes")
-        yield HistoryPane(self.settings.thresholds, id="history")
-        yield MappingPane(self.mapping, id="mapping")
+        yield GpuPane(self.settings)
+        yield ProcessTable(self.settings)
+        yield HistoryPane(self.settings.thresholds)
+        yield MappingPane(self.mapping)
         yield from super().compose()
 
     def on_mount(self) -> None:
@@ -142,7 +142,7 @@ class MainScreen(MappingKeys, TableScreen):
 
     def _show_keys(self) -> None:
         is_editing = isinstance(self.focused, ValueInput)
-        self.query_one("#keys", KeyLine).show(_EDITING if is_editing else self.key_words())
+        self.query_one(KeyLine).show(_EDITING if is_editing else self.key_words())
 
     # What comes from the agent.
 

@@ -41,8 +41,8 @@ class TableScreen(Screen[None]):
         self.settings = settings
 
     def compose(self) -> ComposeResult:
-        yield FilterLine(self.filter, self.close_filter, id="filter-line")
-        yield KeyLine(self.key_words(), self.NEEDED, with_notes=True, id="keys")
+        yield FilterLine(self.filter, self.close_filter)
+        yield KeyLine(self.key_words(), self.NEEDED, with_notes=True)
 
     def on_mount(self) -> None:
         self.share_lines()
@@ -119,14 +119,14 @@ class TableScreen(Screen[None]):
 
     def close_filter(self) -> None:
         """Show the keys again, as the filter is no longer edited."""
-        self.query_one("#keys").display = True
+        self.query_one(KeyLine).display = True
         if not isinstance(self.focused, Table):  # a click may have chosen another table
             self.set_focus(self.home)
         for processes in self.query(ProcessTable):
             self.arranged(processes.span[2])
 
     def action_filter(self) -> None:
-        self.query_one("#keys").display = False
+        self.query_one(KeyLine).display = False
         self.query_one(FilterLine).edit()
 
     # What keys do in the table of processes.

@@ -14,6 +14,7 @@ from gputop.tui.app import GputopApp
 from gputop.tui.cluster import ClusterHosts
 from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
+from gputop.tui.panes.hosts import HostTable
 from tests.builders_tui import Screenful
 from tests.cluster.series import dcgm, gputop, serving, up
 from tests.pilot import Hand
@@ -59,7 +60,7 @@ class Clusterful(Screenful):
     @property
     def hosts(self) -> list[str]:
         """The names of the rows, in their order."""
-        table = self.app.screen.query_one("#hosts")
+        table = self.app.screen.query_one(HostTable)
         lines = self.lines[table.region.y + 1 : table.region.bottom]
         return [line[1:].split()[0].split(":")[0] for line in lines if line.strip()]
 

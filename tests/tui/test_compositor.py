@@ -14,6 +14,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputop.tui.panes.heading import KeyLine
 from gputop.tui.panes.lines import Lines
 from gputop.tui.terminal import compositor, drawing
 from gputop.tui.terminal.cells import Painted
@@ -164,7 +165,7 @@ async def test_the_strips_of_lines_are_those_that_textual_makes_of_them(
 
 async def test_a_line_that_is_too_long_has_no_spans() -> None:
     async with shown(frame_of(gpu_of(0)), size=(80, 24)) as screen:
-        keys, row = screen.app.screen.query_one("#keys", Lines), 23
+        keys, row = screen.app.screen.query_one(KeyLine), 23
         drawn = screen.app.screen._compositor
         assert isinstance(drawn, compositor.DiffCompositor)
         assert drawn._own_spans(row, ColorSystem.TRUECOLOR) == keys.spans(0, ColorSystem.TRUECOLOR)

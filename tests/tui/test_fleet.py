@@ -19,6 +19,7 @@ from gputop.tui.hosts import HostsScreen
 from gputop.tui.main import MainScreen
 from gputop.tui.pages.problem import ProblemScreen
 from gputop.tui.panes.cluster import NodeColumns
+from gputop.tui.panes.fleet import FreeLine
 from gputop.tui.panes.hosts import HostTable
 from gputop.tui.panes.lines import width_of
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, shown
@@ -50,7 +51,7 @@ def verdict_of(order: Signal) -> Verdict:
 
 def hosts_of(fleet: Fleetful) -> list[str]:
     """The names of the rows of hosts, in their order."""
-    table = fleet.app.screen.query_one("#hosts")
+    table = fleet.app.screen.query_one(HostTable)
     lines = fleet.lines[table.region.y + 1 : table.region.bottom]
     return [line[1:].split()[0] for line in lines if line.strip()]
 
@@ -438,7 +439,7 @@ async def test_three_hundred_hosts_and_small_screens() -> None:
 async def test_another_size_while_gputop_ends_is_no_error() -> None:
     """The parts of a screen go one by one then."""
     async with watched(*HOSTS) as fleet:
-        await fleet.app.screen.query_one("#free").remove()
+        await fleet.app.screen.query_one(FreeLine).remove()
         await fleet.resize(100, 30)
         assert "node1" in fleet.text
 
@@ -506,7 +507,7 @@ async def test_a_long_name_does_not_hide_how_many_users_there_are_besides() -> N
     async with shown(size=(60, 12)) as screen:
         columns = NodeColumns(Session().thresholds)
         table = HostTable(columns.sentence)
-        await screen.main.mount(table, before="#keys")
+        await screen.main.mount(table, before="KeyLine")
         table.styles.height = 2
         await screen.drawn()
         table.show_hosts([node], columns.all)

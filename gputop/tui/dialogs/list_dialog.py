@@ -79,7 +79,7 @@ class ListDialog(ModalScreen[R | None]):
         own: list[BindingType] = vars(type(self)).get("BINDINGS", [])
         words = [*key_words(keyed(self.app, own)), ("Enter", self.ENTER)]
         words += key_words(keyed(self.app, ListDialog.BINDINGS))
-        yield KeyLine(words, (self.ENTER, "cancel"), id="list-keys")
+        yield KeyLine(words, (self.ENTER, "cancel"))
 
     def on_mount(self) -> None:
         self.query_one("#list").border_title = Content(self._title)

@@ -138,8 +138,8 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="signal"):
-            yield Page(id="signal-processes")
-            yield TextLines(id="signal-note")
+            yield Page()
+            yield TextLines()
             with Container(id="signal-choices"):
                 with Horizontal(id="signal-first"):
                     yield DialogButton("Cancel", self.action_leave, id="cancel")
@@ -148,7 +148,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
                         yield WordField("", max_length=16, id="word")
                 with Horizontal(id="signal-second"):
                     yield DialogButton("Send", self._go, id="send")
-        yield KeyLine(_KEYS, _NEEDED, id="signal-keys")
+        yield KeyLine(_KEYS, _NEEDED)
 
     def on_mount(self) -> None:
         self.query_one(Page).can_focus = False  # the keys of the dialog scroll it
@@ -298,7 +298,7 @@ class SignalScreen(ModalScreen[None], IgnoresTypeAhead):
         send.display = self._guard.is_open and bool(self._offer)
         send.say(f"SIGKILL to {killing}" if killing else f"Send {state.name}")
         kills = [("9", "SIGKILL")] if killing else []
-        self.query_one("#signal-keys", KeyLine).show([*kills, _END] if over else _KEYS)
+        self.query_one(KeyLine).show([*kills, _END] if over else _KEYS)
         if self.focused is None or (self.focused is send and not send.display):
             self.set_focus(self.query_one("#cancel"))
         if send.display and not self._was_aimed:

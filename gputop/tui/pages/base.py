@@ -46,11 +46,11 @@ class PageScreen(Screen[R]):
 
     def body(self) -> Widget:
         """Make the widget above the keys."""
-        return Page(id="page")
+        return Page()
 
     def compose(self) -> ComposeResult:
         yield self.body()
-        yield PageKeys(self._all_keys, ("back",), with_notes=True, id="keys")
+        yield PageKeys(self._all_keys, ("back",), with_notes=True)
 
     def key_words(self) -> list[tuple[str, str]]:
         """Return the keys of the last line, each with its word."""

@@ -48,7 +48,7 @@ class GraphScreen(PageScreen[None]):
         self._metric, self._gpu = metric, gpu
 
     def body(self) -> Graph:
-        return Graph(id="graph")
+        return Graph()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Turn off some keys for one GPU: its metrics share no plot, and are all in sight."""

@@ -43,7 +43,7 @@ class HealthScreen(PageScreen[None]):
         self._open = open_subject
 
     def body(self) -> ChoicePage[Place]:
-        return ChoicePage(lambda chosen: self._open(chosen[0]), id="page")
+        return ChoicePage(lambda chosen: self._open(chosen[0]))
 
     def action_open(self) -> None:
         self.query_one(ChoicePage).choose()

@@ -91,7 +91,7 @@ class HelpScreen(PageScreen[None]):
         yield editor
 
     def body(self) -> _Leaf:
-        return _Leaf(self._open, id="page")
+        return _Leaf(self._open)
 
     @property
     def _page(self) -> _Leaf:

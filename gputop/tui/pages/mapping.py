@@ -94,10 +94,10 @@ class MappingScreen(MappingKeys):
         self._shown, self._thresholds = shown, thresholds
 
     def compose(self) -> ComposeResult:
-        yield Heading(self._thresholds, id="whole-heading")
+        yield Heading(self._thresholds)
         with Horizontal(classes="field"):
             yield Label(id="whole-name")
-            yield ValueInput(self.mapping, self.show_mapping, id="value")
+            yield ValueInput(self.mapping, self.show_mapping)
         for field in _FIELDS:
             with Horizontal(classes="field"):
                 yield KeyLabel("", field.label, id=f"{field.name}-label")
@@ -106,10 +106,10 @@ class MappingScreen(MappingKeys):
                 yield editor
                 yield Label(id=f"{field.name}-error")
         with Container(id="tables"):
-            yield LogicalTable(self.mapping, id="logical")
-            yield PhysicalTable(self.mapping, id="physical")
-        yield MappingResultView(self.mapping, with_devices=False, id="sentences")
-        yield KeyLine(self._words, with_notes=True, id="whole-keys")
+            yield LogicalTable(self.mapping)
+            yield PhysicalTable(self.mapping)
+        yield MappingResultView(self.mapping, with_devices=False)
+        yield KeyLine(self._words, with_notes=True)
 
     @property
     def _words(self) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ class MappingScreen(MappingKeys):
     def on_descendant_focus(self) -> None:
         is_editing = isinstance(self.focused, Editor)
         self._open_fields(is_editing)
-        self.query_one("#whole-keys", KeyLine).show(_EDITING if is_editing else self._words)
+        self.query_one(KeyLine).show(_EDITING if is_editing else self._words)
         self.show_mapping()  # an offer can be accepted now
 
     def ask_driver(self, probe: Probe) -> None:

@@ -43,8 +43,8 @@ class DeviceTable(Table[NamedDevice]):
     gap = 2
     title = ""
 
-    def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, state: MappingState) -> None:
+        super().__init__()
         self._state = state
 
     def devices(self) -> list[NamedDevice]:

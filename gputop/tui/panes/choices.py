@@ -20,9 +20,9 @@ class ChoicePage(Page, Generic[K]):
     """A text of which some lines stand for a key (K). The cursor stays with its key while the text
     changes; a text without such lines scrolls as any page does."""
 
-    def __init__(self, chosen: Callable[[K], None], *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, chosen: Callable[[K], None]) -> None:
         """`chosen` is called with the key of a choice: of `choose`, or a double click."""
-        super().__init__(id=id)
+        super().__init__()
         self._chosen = chosen
         self._cursor = TableCursor()
         self._begins: Mapping[K, int] = {}

@@ -35,7 +35,7 @@ class Editor(Input):
     Its cursor does not blink: that would cost more than all the rest of an idle screen.
     """
 
-    def __init__(self, value: str, *, max_length: int, id: str) -> None:  # noqa: A002
+    def __init__(self, value: str, *, max_length: int, id: str | None = None) -> None:  # noqa: A002
         super().__init__(value, compact=True, select_on_focus=False, max_length=max_length, id=id)
 
     def on_mount(self) -> None:
@@ -58,11 +58,9 @@ class ValueInput(Editor):
         Binding("tab", "accept", "Accept the suggestion", id="value.accept", show=False),
     ]  # fmt: skip
 
-    def __init__(
-        self, state: MappingState, changed: Callable[[], None], *, id: str  # noqa: A002
-    ) -> None:  # fmt: skip
+    def __init__(self, state: MappingState, changed: Callable[[], None]) -> None:
         """`changed` is called after a key has changed the query."""
-        super().__init__(state.query.text or "", max_length=_MAX_LENGTH, id=id)
+        super().__init__(state.query.text or "", max_length=_MAX_LENGTH)
         self._state, self._changed = state, changed
         self._invited = False
         """Whether the user wants to type here; if Tab merely passes by, it accepts nothing."""

@@ -30,10 +30,10 @@ class FilterLine(Horizontal):
     ]
 
     def __init__(
-        self, apply: Callable[[str], FilterError | None], closed: Callable[[], None], *, id: str  # noqa: A002
-    ) -> None:  # fmt: skip
+        self, apply: Callable[[str], FilterError | None], closed: Callable[[], None]
+    ) -> None:
         """`apply` filters after every key; `closed` is called when the line is closed."""
-        super().__init__(id=id)
+        super().__init__()
         self._apply, self._on_close = apply, closed
         self._is_wrong = False
 

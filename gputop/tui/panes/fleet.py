@@ -244,8 +244,8 @@ class FleetProcesses(ProcessTable):
     """The processes of all hosts, with the host in the first column. To act on one, the user opens
     the screen of its machine."""
 
-    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(settings, "host", id=id)
+    def __init__(self, settings: Session) -> None:
+        super().__init__(settings, "host")
         self._cells = ProcessColumns((), _RANKS)
         self._frames: dict[str | None, Frame] = {}
 

@@ -32,8 +32,8 @@ class GpuPane(Table[GpuPart]):
 
         key: PartKey
 
-    def __init__(self, settings: Session, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, settings: Session) -> None:
+        super().__init__()
         self._settings = settings
         self._history = ShortHistory(settings.thresholds)
         self._cells: GpuColumns | None = None

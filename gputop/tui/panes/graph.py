@@ -82,8 +82,8 @@ class Graph(Lines):
         for number, colour in enumerate(colours.split())
     )
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.heading: list[Piece] = []
         self.stacked = True
         """Whether each curve has a strip of its own."""

@@ -71,8 +71,8 @@ class Heading(HeadingLine):
     news = ""
     """Shown after the note: what the user has waited for."""
 
-    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__()
         self._thresholds = thresholds
         self._frame: Frame | None = None
         self._interval = 1.0
@@ -223,11 +223,10 @@ class KeyLine(Lines):
         needed: Collection[str] = (),
         *,
         with_notes: bool = False,
-        id: str | None = None,  # noqa: A002
     ) -> None:
         """`needed` are words that stay on a narrow screen when others give way; `with_notes`: it
         begins with the passing note, as the last line of a screen does."""
-        super().__init__(id=id)
+        super().__init__()
         self._needed, self._with_notes = needed, with_notes
         self.show(keys)
 

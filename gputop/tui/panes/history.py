@@ -48,8 +48,8 @@ class HistoryPane(Lines):
     """A rule, then a small graph for each GPU and one for the CPUs of the host; with few GPUs, also
     one for the memory of each."""
 
-    def __init__(self, thresholds: Thresholds, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__()
         self._thresholds = thresholds
         self._history = History()
         self._graphs: list[_SmallGraph] = []

@@ -56,16 +56,10 @@ class HostTable(Table[H]):
     nothing = "no host"
     """The text shown if there is no row."""
 
-    def __init__(
-        self,
-        sentence: Callable[[H], Piece | None],
-        most_name: int = _MOST_NAME,
-        *,
-        id: str | None = None,  # noqa: A002
-    ) -> None:
+    def __init__(self, sentence: Callable[[H], Piece | None], most_name: int = _MOST_NAME) -> None:
         """`sentence` returns what to say of a host that has no values, None if it has some;
         `most_name` is the greatest width of the names, in cells."""
-        super().__init__(id=id)
+        super().__init__()
         self._sentence, self._most_name = sentence, most_name
         self._all = self._named(_LEAST_NAME)
 

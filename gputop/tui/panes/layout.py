@@ -9,7 +9,7 @@ from gputop.model.machine.gpu import parts_of
 from gputop.settings import PANES, Pane
 from gputop.tui.panes.gpus import GpuPane
 from gputop.tui.panes.history import HistoryPane
-from gputop.tui.panes.mapping import MappingPane
+from gputop.tui.panes.mapping import MappingPane, MappingResultView
 from gputop.tui.panes.processes import ProcessTable
 
 _TINY = 14
@@ -103,5 +103,5 @@ class PaneLayout:
         if self.mapping_open:
             most = min(min(self._gpus, _SOME) + 3 + _REMARKS, max(4, height // 3))
             lines = most if self._mapping_lines is None else min(most, self._mapping_lines)
-        mapping.query_one("#mapping-result").styles.height = max(1, lines - 1)
+        mapping.query_one(MappingResultView).styles.height = max(1, lines - 1)
         return lines if mapping.display else 0

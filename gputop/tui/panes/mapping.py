@@ -55,11 +55,9 @@ class MappingResultView(Page, can_focus=False):
     The keys of the editor scroll it.
     """
 
-    def __init__(
-        self, state: MappingState, *, with_devices: bool = True, id: str  # noqa: A002
-    ) -> None:  # fmt: skip
+    def __init__(self, state: MappingState, *, with_devices: bool = True) -> None:
         """`with_devices`: whether it has a line for each device, as no table has."""
-        super().__init__(id=id)
+        super().__init__()
         self._state, self._with_devices = state, with_devices
         self._offer: str | None = None
 
@@ -98,8 +96,8 @@ class MappingPane(Vertical):
         Binding("pageup", "page(-1)", "Beginning of the answer", id="value.page-up", show=False),
     ]
 
-    def __init__(self, state: MappingState, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, state: MappingState) -> None:
+        super().__init__()
         self._state = state
         self.is_open = True
         """Whether it takes more than a line."""
@@ -107,11 +105,11 @@ class MappingPane(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal():
             yield Label(id="mapping-name")
-            editor = ValueInput(self._state, self.show_result, id="mapping-value")
+            editor = ValueInput(self._state, self.show_result)
             editor.can_focus = False
             yield editor
             yield Label(id="mapping-state")
-        yield MappingResultView(self._state, id="mapping-result")
+        yield MappingResultView(self._state)
 
     def on_mount(self) -> None:
         self._show_head()

@@ -15,8 +15,8 @@ class Page(Lines, can_focus=True):
 
     BINDINGS = MOVES
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.lines: Sequence[StyledLine] = ()
         self.top = 0
         """The first line in sight."""

@@ -41,11 +41,9 @@ class ProcessTable(Table[ViewRow]):
 
         column: str
 
-    def __init__(
-        self, settings: Session, sort_id: str | None = None, *, id: str | None = None  # noqa: A002
-    ) -> None:  # fmt: skip
+    def __init__(self, settings: Session, sort_id: str | None = None) -> None:
         """`sort_id` is the column to sort by, None for that of the settings."""
-        super().__init__(id=id)
+        super().__init__()
         self.listing = ProcessListing(
             settings.processes.sort if sort_id is None else sort_id,
             me=settings.me,

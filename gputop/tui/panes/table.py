@@ -26,8 +26,8 @@ class Table(Lines, Generic[R], can_focus=True):
 
     head_lines = 1
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.scrolled: Callable[[], None] = lambda: None
         """Called when other rows come into sight."""
         self.moved: Callable[[], None] = lambda: None
