@@ -8,7 +8,7 @@ from itertools import groupby
 from math import inf
 
 from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.lines import Piece, merged
 
 _LEFT = (0x40, 0x04, 0x02, 0x01)
 """The dots of a braille cell's left column, the lowest first (Unicode, block U+2800)."""
@@ -51,17 +51,10 @@ class Canvas:
         lines: list[list[Piece]] = []
         for codes, roles in zip(reversed(self._codes), reversed(self._roles), strict=True):
             signs = [chr(base + code) if code else " " for code in codes]
-            if cursor is not None and 0 <= cursor < len(roles):
-                roles = [*roles]
-                roles[cursor] = "cursor" if codes[cursor] else "key"
-                signs[cursor] = signs[cursor] if codes[cursor] else self._glyphs.caret
-            text = "".join(signs)
-            row, at = [], 0
-            for role, run in groupby(roles):
-                end = at + len(list(run))
-                row.append((text[at:end], role))
-                at = end
-            lines.append(row)
+            cells = list(zip(signs, roles, strict=True))
+            if cursor is not None and 0 <= cursor < len(cells):
+                cells[cursor] = _under_cursor(signs[cursor], self._glyphs)
+            lines.append(merged(cells))
         return lines
 
     def level(self, value: float, top: float) -> int:
@@ -135,9 +128,12 @@ def with_cursor(line: str, role: str, cursor: int | None, glyphs: GlyphSet) -> l
     """Return a line of an area; `cursor` is a column to mark."""
     if cursor is None or not 0 <= cursor < len(line):
         return [(line, role)]
-    sign = line[cursor]
-    marked = (glyphs.caret, "key") if sign == " " else (sign, "cursor")
+    marked = _under_cursor(line[cursor], glyphs)
     return [(line[:cursor], role), marked, (line[cursor + 1 :], role)]
+
+
+def _under_cursor(sign: str, glyphs: GlyphSet) -> Piece:
+    return (glyphs.caret, "key") if sign == " " else (sign, "cursor")
 
 
 def sparkline(
