@@ -7,13 +7,16 @@ import pytest
 
 from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet, choose
 from gputop.tui.panes.gpu_cells import bar
+from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.plot import sparkline
 
 SETS = [UNICODE, ASCII]
 
 
 def drawn_bar(ratio: float | None, width: int, glyphs: GlyphSet) -> str:
-    return "".join(text for text, _ in bar(ratio, width, "text", glyphs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lines, "glyphs", glyphs)
+        return "".join(text for text, _ in bar(ratio, width, "text"))
 
 
 @pytest.mark.parametrize(

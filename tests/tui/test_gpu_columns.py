@@ -18,6 +18,7 @@ from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import ASCII, UNICODE, GlyphSet
 from gputop.tui.panes.columns import heading
 from gputop.tui.panes.gpu_columns import GpuColumns
+from gputop.tui.panes.lines import Lines
 from gputop.tui.panes.short_history import HISTORIES, ShortHistory
 from tests.builders_tui import GIB, NOON, frame_of, gpu_of, process_of, silent_gpu
 
@@ -49,8 +50,8 @@ class Drawn:
         """Take another frame, without drawing it."""
         self.frame = frame
         self.past.append(frame)
-        self.history.show(frame, self.past, UNICODE)
-        self.columns = GpuColumns(frame, self.history, self.settings, UNICODE)
+        self.history.show(frame, self.past)
+        self.columns = GpuColumns(frame, self.history, self.settings)
 
     def fit(self, width: int) -> None:
         """Take another width."""
@@ -311,9 +312,11 @@ def test_a_free_gpu_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)
-def test_what_a_free_gpu_does_may_be_unknown(glyphs: GlyphSet) -> None:
+def test_what_a_free_gpu_does_may_be_unknown(
+    monkeypatch: pytest.MonkeyPatch, glyphs: GlyphSet
+) -> None:
+    monkeypatch.setattr(Lines, "glyphs", glyphs)
     drawn = Drawn(frame_of(gpu_of(0), gpu_of(1, utilization=None)))
-    drawn.columns = GpuColumns(drawn.frame, drawn.history, drawn.settings, glyphs)
     drawn.fit(200)
     assert [drawn.cell(n, "DOING") for n in (0, 1)] == [glyphs.pending, glyphs.not_available]
 

@@ -20,7 +20,6 @@ from gputop.model.metrics.process import COLUMNS
 from gputop.protocol.messages import Detail
 from gputop.settings import Session, Thresholds
 from gputop.tui.app import GputopApp
-from gputop.tui.glyphs import UNICODE
 from gputop.tui.main import MainScreen
 from gputop.tui.messages import Note
 from gputop.tui.pages.mapping_tables import LogicalTable, PhysicalTable
@@ -424,7 +423,7 @@ def heads(*frames: Frame) -> set[str]:
     """The labels of every column that the GPUs of some frames have."""
     labels: set[str] = set()
     for frame in frames:
-        columns = GpuColumns(frame, ShortHistory(Thresholds()), Session(), UNICODE)
+        columns = GpuColumns(frame, ShortHistory(Thresholds()), Session())
         for column, _ in columns.fit(2000, 2):
             if column.id != "history":  # which has a sentence
                 labels.update(column.label.split())

@@ -8,7 +8,7 @@ from gputop.model.fleet.cluster import Cluster, ClusterNode, ClusterState, Model
 from gputop.model.machine.text import MISSING, duration, percent, plural, short_name, size
 from gputop.settings import Thresholds
 from gputop.tui.panes.columns import Column, crop_or_pad, cut
-from gputop.tui.panes.gpu_cells import bar, load_role, metered, value
+from gputop.tui.panes.gpu_cells import bar, load_piece, load_role, metered, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
 from gputop.tui.panes.lines import Lines, Piece, StyledLine
@@ -78,7 +78,7 @@ def _model(name: str, gpus: int, free: int | None) -> StyledLine:
     count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
     words = "free unknown" if free is None else f"{free:,} free"
     share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))
-    used = bar(share, _MEMORY_BAR, "load", glyphs)
+    used = bar(share, _MEMORY_BAR, "load")
     return [(" ", "text"), *label, *count, ("  ", "text"), *used, (" ", "text"),
             (words, _free_role(free))]  # fmt: skip
 
@@ -126,27 +126,24 @@ class NodeColumns:
         return [(f"{node.free}", "good" if node.free else "text"), total]
 
     def _utilization(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        share = node.utilization
-        if share is None:
-            return [value(MISSING, Lines.glyphs)]
-        role = load_role(share, self._thresholds)
-        return metered(share, role, [(f"{percent(share)}%", role)], width, 4, Lines.glyphs)
+        number = load_piece(node.utilization, self._thresholds)
+        return metered(node.utilization, number[1], [number], width, 4)
 
     def _memory(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         used, total = node.memory_used, node.memory_total
         if used is None or not total:
-            return [value(MISSING, Lines.glyphs)]
+            return [value(MISSING)]
         share = min(1.0, used / total)
         role = load_role(share, self._thresholds)
         number = [(size(int(used)), role), (f"/{size(int(total))}", "quiet")]
-        return metered(share, role, number, width, 12, Lines.glyphs)
+        return metered(share, role, number, width, 12)
 
     def _who(self, node: ClusterNode, width: int) -> Sequence[Piece]:
-        return names(node.users, 0, width, Lines.glyphs)
+        return names(node.users, 0, width)
 
     def _age(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         is_late = node.age is not None and node.age >= _LATE
-        return [value(duration(node.age), Lines.glyphs, "alarm" if is_late else "quiet")]
+        return [value(duration(node.age), "alarm" if is_late else "quiet")]
 
     def _level(self, node: ClusterNode, width: int) -> Sequence[Piece]:
         if node.level is None:

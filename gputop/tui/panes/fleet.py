@@ -9,11 +9,11 @@ from gputop.model.fleet.fleet import Fleet, FleetTotals
 from gputop.model.fleet.host_row import HostRow
 from gputop.model.fleet.host_summary import LAMPS, LampKind
 from gputop.model.machine.frame import Frame, ProcessKey
-from gputop.model.machine.text import GIB, MISSING, counted, duration, percent, size
+from gputop.model.machine.text import GIB, MISSING, counted, duration, size
 from gputop.settings import Session, Thresholds
 from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import Column
-from gputop.tui.panes.gpu_cells import load_role, percent_piece, value
+from gputop.tui.panes.gpu_cells import load_piece, load_role, percent_piece, value
 from gputop.tui.panes.gpu_who import names
 from gputop.tui.panes.hosts import Facts
 from gputop.tui.panes.lines import Lines, Piece, spread, width_of
@@ -168,63 +168,60 @@ class FleetColumns:
 
     def _free(self, row: HostRow, width: int) -> Sequence[Piece]:
         if row.summary is None or row.late:
-            return [value(MISSING, Lines.glyphs)]
+            return [value(MISSING)]
         pieces: list[Piece] = []
         if row.summary.has_whole_gpus:
             pieces = self._free_gpus(row.free, len(row.summary.frame.gpus))
         if words := row.summary.slices.words:
             pieces += [(", ", "quiet")] * bool(pieces)
             pieces.append((words, "good" if row.summary.slices.free else "text"))
-        return pieces or [value(MISSING, Lines.glyphs)]
+        return pieces or [value(MISSING)]
 
     def _free_gpus(self, free: int | None, total: int) -> list[Piece]:
         if free is None:
-            return [value(MISSING, Lines.glyphs)]
+            return [value(MISSING)]
         return [(f"{free}", "good" if free else "text"), (f"/{total}", "quiet")]
 
     def _who(self, row: HostRow, width: int) -> Sequence[Piece]:
-        return names(row.summary.users if row.summary else (), 0, width, Lines.glyphs)
+        return names(row.summary.users if row.summary else (), 0, width)
 
     def _model(self, row: HostRow, width: int) -> Sequence[Piece]:
         """Return the model of a host's GPUs, and how many others there are."""
         models = row.summary.models if row.summary else ()
         text = f"{models[0]} +{len(models) - 1}" if len(models) > 1 else "".join(models) or MISSING
-        return [value(Lines.glyphs.text(text), Lines.glyphs)]
+        return [value(Lines.glyphs.text(text))]
 
     def _driver(self, row: HostRow, width: int) -> Sequence[Piece]:
         version = row.summary.frame.driver_version if row.summary else None
-        return [value(Lines.glyphs.text(version or MISSING), Lines.glyphs, "quiet")]
+        return [value(Lines.glyphs.text(version or MISSING), "quiet")]
 
     def _utilization(self, row: HostRow, width: int) -> Sequence[Piece]:
         share = row.summary.utilization if row.summary else None
-        role = "quiet" if share is None else load_role(share, self._thresholds)
-        return [percent_piece(share, Lines.glyphs, "quiet" if row.late else role)]
+        return [percent_piece(share, "quiet") if row.late else load_piece(share, self._thresholds)]
 
     def _memory_free(self, row: HostRow, width: int) -> Sequence[Piece]:
         free = row.summary.memory_free if row.summary else None
-        return [value(size(free), Lines.glyphs, "quiet" if row.late else "text")]
+        return [value(size(free), "quiet" if row.late else "text")]
 
     def _cpu(self, row: HostRow, width: int) -> Sequence[Piece]:
         share = row.summary.frame.host.cpu if row.summary else None
-        if share is None:
-            return [value(MISSING, Lines.glyphs)]
-        return [(f"{percent(share)}%", load_role(share, self._thresholds))]
+        return [load_piece(share, self._thresholds)]
 
     def _memory(self, row: HostRow, width: int) -> Sequence[Piece]:
         host = row.summary.frame.host if row.summary else None
         if host is None or host.memory_used is None or not host.memory_total:
-            return [value(MISSING, Lines.glyphs)]
+            return [value(MISSING)]
         role = load_role(host.memory_used / host.memory_total, self._thresholds)
         used, total = host.memory_used / GIB, host.memory_total / GIB
         return [(f"{used:.0f}", role), (f"/{total:.0f}G", "quiet")]
 
     def _age(self, row: HostRow, width: int) -> Sequence[Piece]:
-        return [value(duration(row.link.age), Lines.glyphs, "alarm" if row.late else "quiet")]
+        return [value(duration(row.link.age), "alarm" if row.late else "quiet")]
 
     def _round_trip(self, row: HostRow, width: int) -> Sequence[Piece]:
         seconds = row.link.round_trip
         if seconds is None:
-            return [value(MISSING, Lines.glyphs)]
+            return [value(MISSING)]
         digits = 1 if seconds < 0.00995 else 0
         return [(f"{seconds * 1000:.{digits}f}ms", "quiet")]
 

@@ -15,13 +15,12 @@ from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, GpuPart, PartKey, parts_of
 from gputop.model.machine.limits import is_unified
-from gputop.model.machine.text import MISSING, short_name
+from gputop.model.machine.text import GIB, MISSING, short_name, three_digits
 from gputop.model.metrics.gpu import GPU
 from gputop.settings import Session
-from gputop.tui.glyphs import GlyphSet
-from gputop.tui.panes import gpu_cells
 from gputop.tui.panes.columns import Column, Fitted, fit, row
 from gputop.tui.panes.gpu_cells import (
+    load_piece,
     load_role,
     metered,
     percent_piece,
@@ -29,7 +28,7 @@ from gputop.tui.panes.gpu_cells import (
     value,
 )
 from gputop.tui.panes.gpu_who import Occupants, silence
-from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.lines import Lines, Piece
 from gputop.tui.panes.short_history import ShortHistory
 
 _Draw = Callable[[GpuPart, int], Sequence[Piece]]
@@ -48,11 +47,11 @@ class GpuColumns:
     """The cells of the GPUs of one frame, and of their MIG devices: `fit` before `row`."""
 
     def __init__(
-        self, frame: Frame, history: ShortHistory, settings: Session, glyphs: GlyphSet,
+        self, frame: Frame, history: ShortHistory, settings: Session,
         was_full: Collection[PartKey] = (),
     ) -> None:  # fmt: skip
         """`history` is what the last column shows; `was_full`: `full` of the frame before."""
-        self._frame, self._history, self._glyphs = frame, history, glyphs
+        self._frame, self._history = frame, history
         self._thresholds = settings.thresholds
         shares = {line.key: used_share(line.subject) for line in parts_of(frame.gpus)}
         self.full = {
@@ -60,7 +59,7 @@ class GpuColumns:
             if share is not None and summary.is_full(share, key in was_full, self._thresholds.full)
         }  # fmt: skip
         """The keys of the GPUs and MIG devices whose memory is full."""
-        self._occupants = Occupants(frame, settings.processes.idle_after, glyphs)
+        self._occupants = Occupants(frame, settings.processes.idle_after)
         self._columns: Fitted[GpuPart] = []
         self._width = self._gap = 0
 
@@ -82,7 +81,7 @@ class GpuColumns:
         if line.device is None and silence(line.gpu):
             pieces = self._silent(line)
         else:
-            pieces = row(self._columns, line, self._gap, self._glyphs.ellipsis)
+            pieces = row(self._columns, line, self._gap, Lines.glyphs.ellipsis)
         if line.gpu.state != "answers" or is_free(self._frame, line.gpu, line.device):
             pieces = [(text, "quiet" if role in _PLAIN_ROLES else role) for text, role in pieces]
         return pieces
@@ -99,7 +98,7 @@ class GpuColumns:
             draw = self._gpu_only(self._occupants.sentence)
             sentence = Column("", "", room, room, 0, draw, left=True)
             fitted.insert(len(fitted) - (fitted[-1][0].id == "history"), (sentence, room))
-        return row(fitted, line, self._gap, self._glyphs.ellipsis)
+        return row(fitted, line, self._gap, Lines.glyphs.ellipsis)
 
     # Which columns there are.
 
@@ -131,7 +130,7 @@ class GpuColumns:
         yield self._plain("temperature", 5, 2, self._temperature)
         yield self._plain("power", 5, 3, self._power, most=2 + 2 * len(f"{limit:.0f}"))
         if any(gpu.fan is not None for gpu in gpus):
-            yield self._plain("fan", 4, 9, lambda gpu, _: [percent_piece(gpu.fan, self._glyphs)])
+            yield self._plain("fan", 4, 9, lambda gpu, _: [percent_piece(gpu.fan)])
         if self._width >= _WIDER:
             yield self._plain("sm_clock", 5, 9)
         if self._width >= _WIDE and len({gpu.pstate for gpu in gpus}) > 1:
@@ -165,7 +164,7 @@ class GpuColumns:
         draw: Callable[[Gpu, int], Sequence[Piece]] | None = None, most: int = 0,
     ) -> Column[GpuPart]:  # fmt: skip
         metric = GPU[id_]
-        draw = draw or (lambda gpu, _: [value(metric.text(gpu), self._glyphs)])
+        draw = draw or (lambda gpu, _: [value(metric.text(gpu))])
         return Column(id_, metric.label, width, max(width, most), rank, self._gpu_only(draw))
 
     # What their cells say.
@@ -175,7 +174,7 @@ class GpuColumns:
         return lambda line, width: () if line.device else draw(line.gpu, width)
 
     def _active(self, name: str, line: GpuPart, width: int) -> Sequence[Piece]:
-        return [percent_piece(getattr(line.subject.activity, name, None), self._glyphs)]
+        return [percent_piece(getattr(line.subject.activity, name, None))]
 
     def _index(self, line: GpuPart, width: int) -> Sequence[Piece]:
         role = "text" if line.device is None else "quiet"
@@ -183,34 +182,39 @@ class GpuColumns:
 
     def _name(self, line: GpuPart, width: int) -> Sequence[Piece]:
         if line.device is None:
-            return [value(self._glyphs.text(short_name(line.gpu.name)), self._glyphs)]
+            return [value(Lines.glyphs.text(short_name(line.gpu.name)))]
         is_last = line.device is (line.gpu.mig or (None,))[-1]
-        branch = self._glyphs.last_branch if is_last else self._glyphs.branch
-        return [(branch, "track"), (self._glyphs.text(line.device.profile or "MIG"), "text")]
+        branch = Lines.glyphs.last_branch if is_last else Lines.glyphs.branch
+        return [(branch, "track"), (Lines.glyphs.text(line.device.profile or "MIG"), "text")]
 
     def _memory(self, line: GpuPart, width: int) -> Sequence[Piece]:
-        share, role = used_share(line.subject), "text"
-        if share is not None:
-            role = load_role(share, self._thresholds)
-        number = gpu_cells.memory_pieces(line.subject, role, self._glyphs)
+        share, part = used_share(line.subject), line.subject
+        role = "text" if share is None else load_role(share, self._thresholds)
+        number = [value(MISSING)]
+        if part.memory_used is not None and part.memory_total is not None:
+            total = three_digits(part.memory_total / GIB)
+            number = [(f"{part.memory_used / GIB:.1f}", role), (f"/{total}G", "quiet")]
         if line.device is None and is_unified(line.gpu) and line.gpu.memory_total is None:
             number = [("unified", "quiet")]
         if line.key in self.full:
             number = [(number[0][0], "notice"), *number[1:]]
-        return metered(share, role, number, width, _MEMORY, self._glyphs)
+        return metered(share, role, number, width, _MEMORY)
 
     def _load(self, line: GpuPart, width: int) -> Sequence[Piece]:
-        share = line.subject.utilization
-        role = "quiet" if share is None else load_role(share, self._thresholds)
-        number = [percent_piece(share, self._glyphs, role)]
-        return metered(share, role, number, width, _LOAD, self._glyphs)
+        number = load_piece(line.subject.utilization, self._thresholds)
+        return metered(line.subject.utilization, number[1], [number], width, _LOAD)
 
     def _doing(self, line: GpuPart, width: int) -> Sequence[Piece]:
-        text, role = gpu_cells.doing_piece(line.subject, self._glyphs)
+        """Return what the GPU or MIG device has been doing in the last half minute."""
+        activity = line.subject.activity
+        if activity is None or activity.doing is None:
+            is_coming = activity or (line.device is None and line.gpu.utilization is not None)
+            return [(Lines.glyphs.pending if is_coming else Lines.glyphs.not_available, "quiet")]
+        word = activity.doing.removesuffix(BY_UTILIZATION)
         # Without GPM a display's few percent look like work.
-        is_known = text not in (self._glyphs.pending, self._glyphs.not_available)
-        is_idle = is_known and is_free(self._frame, line.gpu, line.device)
-        return [("idle", "quiet") if is_idle else (text, role)]
+        if word == "idle" or is_free(self._frame, line.gpu, line.device):
+            return [("idle", "quiet")]
+        return [(word, "notice" if word == "tensor unused" else "text")]
 
     def _throttled(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         reasons = gpu.throttle.reasons if gpu.throttle else ()
@@ -222,13 +226,13 @@ class GpuColumns:
 
     def _temperature(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         if gpu.temperature is None:
-            return [value(MISSING, self._glyphs)]
+            return [value(MISSING)]
         role = "alarm" if gpu.temperature >= self._thresholds.hot else "text"
-        return [(f"{gpu.temperature:.0f}", role), (f"{self._glyphs.degree}C".strip(), "quiet")]
+        return [(f"{gpu.temperature:.0f}", role), (f"{Lines.glyphs.degree}C".strip(), "quiet")]
 
     def _power(self, gpu: Gpu, width: int) -> Sequence[Piece]:
         if gpu.power is None:
-            return [value(MISSING, self._glyphs)]
+            return [value(MISSING)]
         watts = f"{gpu.power:.0f}"
         limit = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
         has_room = width >= 2 * len(limit) - 2  # for any power up to the limit

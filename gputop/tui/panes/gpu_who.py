@@ -10,9 +10,8 @@ from gputop.model.machine import summary
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.gpu import Gpu, GpuPart
 from gputop.model.machine.text import coarse_duration, duration
-from gputop.tui.glyphs import GlyphSet
 from gputop.tui.panes.columns import cut
-from gputop.tui.panes.lines import Piece, width_of
+from gputop.tui.panes.lines import Lines, Piece, width_of
 from gputop.tui.themes import LEVEL_ROLES, user_role
 
 _ROLES = {"free": "good", "not listed": "notice", "unaccounted": "notice"}
@@ -25,8 +24,8 @@ _SHORT_NAME = 4
 class Occupants:
     """Who is on the GPUs of one frame, and which of them are free."""
 
-    def __init__(self, frame: Frame, idle_after: float, glyphs: GlyphSet) -> None:
-        self._frame, self._idle_after, self._glyphs = frame, idle_after, glyphs
+    def __init__(self, frame: Frame, idle_after: float) -> None:
+        self._frame, self._idle_after = frame, idle_after
 
     def who(self, line: GpuPart, width: int) -> Sequence[Piece]:
         """Return who is on a GPU or a MIG device, how long it has been idle or silent, and at the
@@ -62,14 +61,14 @@ class Occupants:
         sentences = silence(gpu)
         if not sentences:
             return ()
-        sign = f"{self._glyphs.stale} " if gpu.is_overdue else ""
+        sign = f"{Lines.glyphs.stale} " if gpu.is_overdue else ""
         fitting = [text for text in sentences if len(sign) + len(text) <= width]
         return [(f"{sign}{[*fitting, sentences[-1]][0]}", "alarm")]
 
     def _mark(self, gpu: Gpu) -> Piece | None:
         for finding in findings(self._frame, gpu):
             if finding.code not in SAID_BY_ROW:
-                return f"{self._glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
+                return f"{Lines.glyphs.warning} {finding.code}", LEVEL_ROLES[finding.level]
         return None
 
     def _since(self, line: GpuPart) -> list[Piece]:
@@ -77,7 +76,7 @@ class Occupants:
         if line.device is not None or silence(gpu):
             return []
         if gpu.state == "late":
-            return [(f" {self._glyphs.stale} {duration(gpu.stale_for)}", "notice")]
+            return [(f" {Lines.glyphs.stale} {duration(gpu.stale_for)}", "notice")]
         is_idle = gpu.idle_for is not None and gpu.idle_for >= self._idle_after
         return [(f" idle {coarse_duration(gpu.idle_for or 0.0)}", "notice")] if is_idle else []
 
@@ -88,13 +87,13 @@ class Occupants:
         if reservation is None:
             return []
         user, age = reservation.user, coarse_duration(self._frame.time - reservation.since)
-        text, role = self._glyphs.text(user), user_role(user)
+        text, role = Lines.glyphs.text(user), user_role(user)
         by: Piece = (" reserved by " if others else "reserved by ", "notice")
         short = "reserved "
         choices: list[list[Piece]] = [
             [by, (text, role), (f", {age}", "notice")],
             [by, (text, role)],
-            [(short, "notice"), (cut(text, room - len(short), self._glyphs.ellipsis), role)],
+            [(short, "notice"), (cut(text, room - len(short), Lines.glyphs.ellipsis), role)],
             [(short.rstrip(), "notice")],
         ]
         if others:
@@ -109,7 +108,7 @@ class Occupants:
             return []
         number = "Slurm job" if job.number is None else f"job {job.number}"
         owner: list[Piece] = (
-            [(self._glyphs.text(job.user), user_role(job.user))] if job.user else []
+            [(Lines.glyphs.text(job.user), user_role(job.user))] if job.user else []
         )
         blank = " " * bool(owner)
         if others:
@@ -122,12 +121,12 @@ class Occupants:
 
     def _names(self, line: GpuPart, room: int) -> list[Piece]:
         users, unknown = summary.users_on(self._frame, line.gpu, line.device)
-        return names(users, unknown, room, self._glyphs)
+        return names(users, unknown, room)
 
     def _nobody(self, line: GpuPart) -> Piece:
         word = vacancy(self._frame, line.gpu, line.device)
         if word is None:
-            return self._glyphs.not_available, "quiet"
+            return Lines.glyphs.not_available, "quiet"
         return word, _ROLES.get(word, "quiet")
 
 
@@ -144,10 +143,10 @@ def silence(gpu: Gpu) -> Sequence[str]:
     return f"no answer for {age}", f"hung {age}", age
 
 
-def names(users: Sequence[str], unknown: int, room: int, glyphs: GlyphSet) -> list[Piece]:
+def names(users: Sequence[str], unknown: int, room: int) -> list[Piece]:
     """Return as many users as fit, the first one cut if necessary, then the number of processes
     that are not in /proc (`unknown`), and how many are left out."""
-    people = [(glyphs.text(user), 1) for user in users]
+    people = [(Lines.glyphs.text(user), 1) for user in users]
     if unknown:
         people.append((f"{unknown} not in /proc", unknown))
     left, pieces = len(users) + unknown, list[Piece]()
@@ -156,7 +155,7 @@ def names(users: Sequence[str], unknown: int, room: int, glyphs: GlyphSet) -> li
         more = f" +{left}" if left else ""
         if not pieces:
             is_short = room - len(more) < _SHORT_NAME
-            text = cut(text, room if is_short else room - len(more), glyphs.ellipsis)
+            text = cut(text, room if is_short else room - len(more), Lines.glyphs.ellipsis)
         else:
             text = f" {text}"
             if width_of([(text, "")]) + len(more) > room:

@@ -42,9 +42,9 @@ class GpuPane(Table[GpuPart]):
         """Returns whether the user waits for the GPU or MIG device of a row to be free."""
 
     def show_frame(self, frame: Frame, history: History) -> None:
-        self._history.show(frame, history, self.glyphs)
+        self._history.show(frame, history)
         full = self._cells.full if self._cells else ()
-        self._cells = GpuColumns(frame, self._history, self._settings, self.glyphs, full)
+        self._cells = GpuColumns(frame, self._history, self._settings, full)
         self.fit()
         parts = parts_of(frame.gpus)
         self.show(parts, [(part.key, part.subject.uuid) for part in parts])

@@ -147,7 +147,7 @@ class Heading(HeadingLine):
         pieces: list[Piece] = [(f"{label} ", "quiet"), (words, role)]
         if self.size.width < _WIDE:
             return pieces
-        return [*pieces, (" ", "text"), *bar(min(share, 1.0), _LOAD_BAR, role, self.glyphs)]
+        return [*pieces, (" ", "text"), *bar(min(share, 1.0), _LOAD_BAR, role)]
 
 
 def _gibibytes(count: int) -> str:

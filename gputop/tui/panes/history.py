@@ -134,7 +134,7 @@ class HistoryPane(Lines):
         return spread(left, right, self.size.width, (line, "track"))
 
     def _label(self, shown: _SmallGraph, cells: int) -> StyledLine:
-        pieces = [(f"{shown.label} ", "quiet"), value(shown.now, self.glyphs)]
+        pieces = [(f"{shown.label} ", "quiet"), value(shown.now)]
         return crop_or_pad(pieces, cells, self.glyphs.ellipsis, left=True)
 
 

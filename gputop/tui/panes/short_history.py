@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from gputop.model.machine.frame import Frame
@@ -11,9 +10,8 @@ from gputop.model.machine.gpu import Gpu
 from gputop.model.metrics import graph
 from gputop.model.metrics.history import History
 from gputop.settings import Thresholds
-from gputop.tui.glyphs import UNICODE, GlyphSet
-from gputop.tui.panes.gpu_cells import level_role
-from gputop.tui.panes.lines import Piece
+from gputop.tui.panes.gpu_cells import load_role
+from gputop.tui.panes.lines import Lines, Piece
 from gputop.tui.panes.plot import peak, sparkline
 
 _WORDS = {
@@ -55,7 +53,6 @@ class ShortHistory:
         self._thresholds = thresholds
         self._gpus: Sequence[Gpu] = ()
         self._history = History()
-        self._glyphs = UNICODE
         self._times: Sequence[float] = ()
         self._span = 15.0
         self._begin = 0.0
@@ -68,11 +65,11 @@ class ShortHistory:
     def words(self) -> str:
         return _WORDS[self.metric_id]
 
-    def show(self, frame: Frame, history: History, glyphs: GlyphSet) -> None:
+    def show(self, frame: Frame, history: History) -> None:
         """Take in another frame, and choose the metric and the span."""
         if history is not self._history:
             self._settled.clear()
-        self._gpus, self._history, self._glyphs = frame.gpus, history, glyphs
+        self._gpus, self._history = frame.gpus, history
         self._times = history.times
         self._choose()
         past = self._times[-1] - self._times[0] if self._times else 0.0
@@ -140,8 +137,10 @@ class ShortHistory:
         return [*settled.pieces, *self._curve(newest, top)]
 
     def _curve(self, values: Sequence[float], top: float) -> Sequence[Piece]:
-        role = partial(level_role, thresholds=self._thresholds)
-        return sparkline(values, top, role, self._glyphs)
+        def role(share: float) -> str:  # no load is a line
+            return load_role(share, self._thresholds) if share > 0 else "track"
+
+        return sparkline(values, top, role, Lines.glyphs)
 
 
 class _Settled(NamedTuple):
