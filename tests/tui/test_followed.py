@@ -8,6 +8,7 @@ from textual.strip import Strip
 
 from gputop.model.machine.environment import CudaContext, Environ
 from gputop.protocol.messages import Probe
+from gputop.tui.panes.lines import width_of
 from gputop.tui.panes.mapping import Label
 from tests.builders_tui import frame_of, gpu_of, process_of, shown
 
@@ -98,6 +99,17 @@ async def test_a_label_that_a_layout_made_wider_is_drawn_at_once() -> None:
         label = screen.app.screen.query_one("#mapping-name", Label)
         label._ready[0] = Strip([Segment("narrow")])  # of before the layout
         assert label.render_line(0).cell_length == label.size.width
+
+
+async def test_the_head_of_a_process_is_as_wide_as_the_screen() -> None:
+    """Its variable is cut, and so is nothing after it."""
+    long = process_of(401, cuda_context=CudaContext(Environ({"CUDA_VISIBLE_DEVICES": "9," * 90})))
+    async with shown(frame_of(*GPUS, long), size=(80, 40)) as screen:
+        await screen.open_mapping()
+        await screen.press("j")
+        label = screen.app.screen.query_one("#mapping-name", Label)
+        assert "…" in screen.line_with("Mapping")
+        assert width_of(label.pieces(0)) == 80
 
 
 async def test_a_process_is_not_told_that_it_fills_its_gpu_itself() -> None:

@@ -74,7 +74,7 @@ def _models(models: Sequence[ModelCount]) -> Iterator[StyledLine]:
 
 def _model(name: str, gpus: int, free: int | None) -> StyledLine:
     glyphs = Lines.glyphs
-    label = crop_or_pad([(glyphs.text(name), "text")], 22, glyphs.ellipsis, left=True)
+    label = crop_or_pad([(glyphs.text(name), "text")], 22, glyphs.ellipsis)
     count = crop_or_pad([(f"{gpus:,}", "text")], 8, "", left=False)
     words = "free unknown" if free is None else f"{free:,} free"
     share = None if free is None or not gpus else min(1.0, max(0.0, 1 - free / gpus))

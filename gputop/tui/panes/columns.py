@@ -116,7 +116,9 @@ def cut(text: str, width: int, ellipsis: str) -> str:
     return set_cell_size(text, max(0, width - cell_len(ellipsis))) + ellipsis
 
 
-def crop_or_pad(pieces: Sequence[Piece], width: int, ellipsis: str, left: bool) -> list[Piece]:
+def crop_or_pad(
+    pieces: Sequence[Piece], width: int, ellipsis: str, left: bool = True
+) -> list[Piece]:
     """Cut or pad pieces to `width` cells; cut ones end in an ellipsis."""
     length = width_of(pieces)
     if length <= width:

@@ -240,9 +240,7 @@ class Graph(Lines):
         first = traces[0]
         for n, row in enumerate(canvas.rows(self._column)):
             words = self._scale(first, n, height)
-            names = crop_or_pad(
-                _named(ends[height - 1 - n]), _MARKS + 1, self.glyphs.ellipsis, left=True
-            )
+            names = crop_or_pad(_named(ends[height - 1 - n]), _MARKS + 1, self.glyphs.ellipsis)
             yield [(f"{words:>{_MARGIN - 1}} ", "quiet"), *row, *names]
         yield self._axis()
         yield from legend
@@ -290,8 +288,8 @@ class Graph(Lines):
                 now, highest = self._words(trace)
                 role = "heading" if trace is front else "text"
                 words: list[Piece] = [(f"{trace.curve.label:<6} ", trace.curve.role), (now, role)]
-                line += crop_or_pad([*words, (f"  peak {highest}", "quiet")], _LEGEND,
-                              self.glyphs.ellipsis, left=True)  # fmt: skip
+                words.append((f"  peak {highest}", "quiet"))
+                line += crop_or_pad(words, _LEGEND, self.glyphs.ellipsis)
             yield line
 
     def _strips(self, traces: list[_CurveTrace]) -> Iterable[list[Piece]]:
@@ -308,7 +306,7 @@ class Graph(Lines):
             words = self._strip_words(trace, height, trace is front)
             for n, line in enumerate(area(trace.values, trace.top, height, self.glyphs)):
                 label = words[n] if n < len(words) else []
-                yield [*crop_or_pad(label, self._left, self.glyphs.ellipsis, left=True),
+                yield [*crop_or_pad(label, self._left, self.glyphs.ellipsis),
                        *with_cursor(line, role, self._column, self.glyphs)]  # fmt: skip
         yield self._axis()
 

@@ -135,7 +135,7 @@ class HistoryPane(Lines):
 
     def _label(self, shown: _SmallGraph, cells: int) -> StyledLine:
         pieces = [(f"{shown.label} ", "quiet"), value(shown.now)]
-        return crop_or_pad(pieces, cells, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(pieces, cells, self.glyphs.ellipsis)
 
 
 def _graphs(frame: Frame, history: History) -> Iterator[_SmallGraph]:

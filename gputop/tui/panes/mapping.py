@@ -13,13 +13,13 @@ from textual.screen import Screen
 from gputop.model.machine.text import printable
 from gputop.protocol.messages import Probe
 from gputop.tui.messages import Note, ResultShown
-from gputop.tui.panes.columns import crop_or_pad
 from gputop.tui.panes.editor import ValueInput
-from gputop.tui.panes.lines import Lines, Piece, spread, width_of
+from gputop.tui.panes.lines import Lines, Piece, width_of
 from gputop.tui.panes.mapping_lines import (
     certainty,
     mapping_line,
     result_lines,
+    ruled,
     setting,
     shell_line,
     variable,
@@ -188,16 +188,11 @@ class MappingPane(Vertical):
         if is_read and width_of([*label, *ordered, *right]) + _LEAST_EDITOR <= self.size.width:
             right = [*ordered, *right]
         if followed is not None:  # one label: if its width stays the same, no layout is needed
-            label, right = [*self._across(label, right), *right], []
+            label, right = ruled(label, right, Paper(self.size.width, Lines.glyphs)), []
         elif width_of([*label, *right]) + _NARROW_EDITOR > self.size.width:
             short = "unset " if state.query.text is None else "value "
             label, right = [(f"{rule} ", "track"), (short, "heading")], []
         return label, right
-
-    def _across(self, label: list[Piece], right: list[Piece]) -> list[Piece]:
-        width = max(1, self.size.width - width_of(right))
-        cut = crop_or_pad(label, min(width, width_of(label)), Lines.glyphs.ellipsis, left=True)
-        return spread([*cut, (" ", "track")], [], width, (Lines.glyphs.rule, "quiet"))
 
 
 class MappingKeys(Screen[None]):

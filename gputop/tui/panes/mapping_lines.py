@@ -61,7 +61,6 @@ def mapping_line(state: MappingState, paper: Paper) -> StyledLine:
     certainty."""
     glyphs, width = paper.glyphs, paper.width
     rule = glyphs.rule
-    fill = (rule, "quiet")
     name = cut(glyphs.text(variable(state)), width * 3 // 5, glyphs.ellipsis)
     left: StyledLine = [(f"{rule} ", "track"), (f"{name}: ", "heading"), *_names(state, glyphs)]
     if state.mapping.order is not None:
@@ -70,9 +69,14 @@ def mapping_line(state: MappingState, paper: Paper) -> StyledLine:
     hint, right = _right(state, glyphs)
     if width_of([*hint, *right]) <= width - width_of(left) - 1:
         right = [*hint, *right]
-    spare = max(0, width - width_of(right) - 1)
-    left = crop_or_pad(left, min(spare, width_of(left)), glyphs.ellipsis, left=True)
-    return spread([*left, (" ", "track")], right, width, fill)
+    return ruled(left, right, paper)
+
+
+def ruled(left: StyledLine, right: StyledLine, paper: Paper) -> StyledLine:
+    """Put pieces at both ends of a rule; those at the left are cut if there is no room."""
+    spare = max(0, paper.width - width_of(right) - 1)
+    left = crop_or_pad(left, min(spare, width_of(left)), paper.glyphs.ellipsis)
+    return spread([*left, (" ", "track")], right, paper.width, (paper.glyphs.rule, "quiet"))
 
 
 def _right(state: MappingState, glyphs: GlyphSet) -> tuple[StyledLine, StyledLine]:

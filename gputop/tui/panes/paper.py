@@ -39,7 +39,7 @@ class Paper(NamedTuple):
     def cut(self, line: StyledLine) -> StyledLine:
         """Cut or pad a line to the width of the page."""
         pieces = [(self.glyphs.text(text), role) for text, role in line]
-        return crop_or_pad(pieces, self.width, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(pieces, self.width, self.glyphs.ellipsis)
 
     def wrapped(self, text: str, indent: int = 2, role: str = "text") -> Iterator[StyledLine]:
         """Break a text that is harmless to print into as many lines as it needs."""

@@ -137,7 +137,7 @@ class ProcessColumns:
             amount = f"{view_row.note} {amount}: {who}:"
         text = f"GPU {gpu}: {amount} {process.command or ''}"
         shown = self._glyphs.text(text[self.shift :])
-        return crop_or_pad([(shown, "notice")], width, self._glyphs.ellipsis, left=True)
+        return crop_or_pad([(shown, "notice")], width, self._glyphs.ellipsis)
 
     def _column(self, metric_id: str, width: int) -> Column[ViewRow]:
         metric = COLUMNS[metric_id]

@@ -27,4 +27,4 @@ class TextLines(Lines):
 
     def pieces(self, y: int) -> Iterable[Piece]:
         line = self._said[y] if y < len(self._said) else []
-        return crop_or_pad(line, self.size.width, self.glyphs.ellipsis, left=True)
+        return crop_or_pad(line, self.size.width, self.glyphs.ellipsis)
