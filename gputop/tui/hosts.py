@@ -24,9 +24,6 @@ from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.table_screen import TableScreen
 
-_SLACK = 4
-"""Lines that the processes may leave empty: the hosts above do not move for every change."""
-
 _OF_A_MACHINE = ("step", "skip")
 """Actions of the app that need a past, which only a machine that is open has."""
 
@@ -56,8 +53,6 @@ class HostsScreen(TableScreen):
         self._heading.note = self._note
         self.paused_for: int | None = None
         """For how many seconds the picture has stood still; None if it does not."""
-        self._rows = 0
-        """The number of rows that processes have room for; a few may be empty."""
 
     def compose(self) -> ComposeResult:
         yield from (self._heading, *self.hosts.above, self.hosts.table, *self.hosts.below)
@@ -72,12 +67,7 @@ class HostsScreen(TableScreen):
         return next(iter(self.query(ProcessTable)), self.hosts.table)
 
     def share_lines(self) -> None:
-        self.hosts.share_lines(self.size, self._rows)
-
-    def make_room(self, count: int) -> None:
-        if not self._rows - _SLACK < count <= self._rows:
-            self._rows = count
-            self.share_lines()
+        self.hosts.share_lines(self.size, self.rows)
 
     def say(self, words: str) -> None:
         self._heading.note = self._heading.glyphs.text(words) or self._note

@@ -109,6 +109,7 @@ class MainScreen(MappingKeys, TableScreen):
         self.set_focus(self.home)
 
     def share_lines(self) -> None:
+        self.panes.processes = self.rows
         self.panes.arrange()
         if self._shown is not None:
             self.show_mapping()
@@ -206,9 +207,6 @@ class MainScreen(MappingKeys, TableScreen):
         self.show_mapping()
 
     # Which processes are shown, and how.
-
-    def make_room(self, count: int) -> None:
-        self.panes.fit_processes(count)
 
     def action_pid(self, digits: str) -> None:
         if "processes" in self.panes.shown:

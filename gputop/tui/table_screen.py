@@ -26,10 +26,13 @@ from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
 from gputop.tui.terminal.key_queue import keyed
 
+_SLACK = 4
+"""Lines that processes keep when some end, so that other parts do not move each time."""
+
 
 class TableScreen(Screen[None]):
-    """A screen of tables, with a table of processes or without. A subclass gives `home`, `say`,
-    `share_lines` and `make_room`, and composes what is above the last line."""
+    """A screen of tables, with a table of processes or without. A subclass gives `home`, `say` and
+    `share_lines`, and composes what is above the last line."""
 
     FIRST: ClassVar[int]
     """How many bindings of the screen stand in the line of keys before those of the app."""
@@ -39,6 +42,8 @@ class TableScreen(Screen[None]):
     def __init__(self, settings: Session) -> None:
         super().__init__()
         self.settings = settings
+        self.rows = 0
+        """The number of rows that processes have room for; a few may be empty."""
 
     def compose(self) -> ComposeResult:
         yield FilterLine(self.filter, self.close_filter)
@@ -57,15 +62,13 @@ class TableScreen(Screen[None]):
         """Give each part the lines that it needs, as far as there are enough."""
         raise NotImplementedError
 
-    def make_room(self, count: int) -> None:
-        """Make room for this many rows of processes; other parts get the rest."""
-        raise NotImplementedError
-
     def arranged(self, count: int) -> None:
-        """Make room for this many rows, unless a filter is being typed: everything would move with
-        each key."""
-        if not self.query_one(FilterLine).display:
-            self.make_room(count)
+        """Make room for more rows of processes, or clearly fewer, unless a filter is being typed:
+        everything would move with each key."""
+        is_typing = self.query_one(FilterLine).display
+        if not is_typing and not self.rows - _SLACK < count <= self.rows:
+            self.rows = count
+            self.share_lines()
 
     @property
     def home(self) -> Table[Any]:

@@ -20,8 +20,6 @@ _SOME = 8
 """The processes that must fit before GPUs have a heading; also the most devices of a mapping."""
 _REMARKS = 3
 """Lines for the remarks on a mapping."""
-_SLACK = 4
-"""Lines that processes keep when some end, so that the pane below does not move each time."""
 
 
 class PaneLayout:
@@ -31,7 +29,7 @@ class PaneLayout:
         self._screen = screen
         self._gpus, self._rows = 1, 1
         """The number of GPUs, and of rows for them and their MIG devices."""
-        self._processes = 0
+        self.processes = 0
         """The number of process rows, or a few more."""
         self._history = 0
         """The least number of lines that the history takes; 0 if there is none."""
@@ -69,12 +67,6 @@ class PaneLayout:
             self._gpus, self._rows, _ = counts
             self.arrange()
 
-    def fit_processes(self, count: int) -> None:
-        """Share the lines anew if there are more processes, or clearly fewer."""
-        if not self._processes - _SLACK < count <= self._processes:
-            self._processes = count
-            self.arrange()
-
     def arrange(self) -> None:
         """Share the lines among the panes, but leave some to the processes."""
         find = self._screen.query_one
@@ -82,7 +74,7 @@ class PaneLayout:
         self._history = history.least(self._screen.size.width)
         gpus.display, processes.display = "gpus" in self.shown, "processes" in self.shown
         room = self._screen.size.height - 2 - self._arrange_mapping(find(MappingPane))
-        wanted = processes.head_lines + max(1, self._processes) if processes.display else 0
+        wanted = processes.head_lines + max(1, self.processes) if processes.display else 0
         some = min(wanted, processes.head_lines + _SOME)
         is_headed = self._rows + 1 + some <= room or self._screen.size.height >= _HEADED
         gpus.head_lines = 1 if is_headed else 0
