@@ -14,13 +14,19 @@ from gputop.model.cuda.logical_names import LogicalNames
 from gputop.model.machine.frame import Frame, ProcessKey
 from gputop.model.machine.gpu import PartKey
 from gputop.model.metrics.process import COLUMNS, PROCESS
-from gputop.model.processes.target import SignalTarget, signal_targets
+from gputop.model.processes.target import own_on, signal_targets
 from gputop.protocol.messages import Probe, Reply, Signal
 from gputop.settings import Pane, Session
 from gputop.sources.source import Moment
 from gputop.tui.dialogs.list_dialog import PanesDialog
 from gputop.tui.dialogs.signal import SignalScreen
-from gputop.tui.dialogs.signal_state import NOT_NOW, READ_ONLY, TARGET_GONE, SignalDialogState
+from gputop.tui.dialogs.signal_state import (
+    NOT_NOW,
+    READ_ONLY,
+    TARGET_GONE,
+    SignalDialogState,
+    why_none,
+)
 from gputop.tui.keys import MAIN_BINDINGS, NOT_IN_A_REPLAY, ONLY_NOW, first_keys
 from gputop.tui.machine import WatchedMachine
 from gputop.tui.messages import Note, ReplyReceiver
@@ -40,7 +46,6 @@ from gputop.tui.panes.mapping import MappingKeys, MappingPane
 from gputop.tui.panes.mapping_state import FollowedProcess, MappingState
 from gputop.tui.panes.processes import ProcessTable
 from gputop.tui.panes.table import Table
-from gputop.tui.signal_control import selected_targets
 from gputop.tui.snapshot import Snapshot
 from gputop.tui.table_screen import TableScreen
 from gputop.tui.themes import show_users
@@ -234,11 +239,10 @@ class MainScreen(MappingKeys, TableScreen):
             return
         frame, marks, gpus, table = self._shown.frame, self.machine.marks, self.gpus, self.processes
         (gpus if gpus.is_active else table).select_first()
-        part = gpus.current
         if self._moment != "now":
             self.post_message(Note("only live processes and GPUs can be marked"))
         elif gpus.is_active:
-            if part is not None and not marks.toggle_gpu(frame, part):
+            if (part := gpus.current) is not None and not marks.toggle_gpu(frame, part):
                 self.post_message(Note(f"GPU {part.number} is free now"))
             gpus.repaint_changed()
         else:
@@ -330,9 +334,8 @@ class MainScreen(MappingKeys, TableScreen):
             self._open_gpu((subject, None))
         else:
             request, readonly = self.machine.request, self.settings.readonly
-            self._open(
-                ProcessScreen(subject, request, self._ask_to_signal, at_environment, readonly)
-            )
+            page = ProcessScreen(subject, request, self._open_signals, at_environment, readonly)
+            self._open(page)
 
     def on_process_table_opened(self) -> None:
         self.action_process()
@@ -413,10 +416,8 @@ class MainScreen(MappingKeys, TableScreen):
 
     def _receive_probed(self, reply: Reply) -> None:
         self.mapping.handle(reply)
-        if self.is_attached:
-            self.show_mapping()
-            if self._shown is not None:
-                self.show_frame(self._shown)
+        if self.is_attached and self._shown is not None:  # it is never asked before a frame
+            self.show_frame(self._shown)
 
     def _cursor_moved(self) -> None:
         """Show the mapping of the process under the cursor until the value is edited."""
@@ -446,27 +447,31 @@ class MainScreen(MappingKeys, TableScreen):
         return not is_past and super().offers(binding)
 
     def action_signal(self) -> None:
-        """Open the dialog for the processes that are selected now; later frames change none."""
-        if self._shown is not None:
-            me = self.machine.user or self.settings.me
-            chosen = selected_targets(self._shown, self.gpus, self.processes, me)
-            self._open_signals(self._shown.frame, *chosen)
+        """Open the dialog for one's own processes on the selected GPU, otherwise for those that are
+        tagged, otherwise for the selected one; later frames change none."""
+        if (shown := self._shown) is None:
+            return
+        if self.gpus.is_active and (part := self.gpus.current) is not None:
+            keys = own_on(shown.frame, part, self.machine.user or self.settings.me)
+            none = f"no process of yours is on GPU {part.number}"
+        else:
+            row = self.processes.current
+            keys, none = self.processes.listing.targets(row), why_none(row)
+        self._open_signals(shown.frame, keys, none)
 
     @property
     def _moment(self) -> Moment:
         return "now" if self._shown is None else self._shown.moment
 
-    def _ask_to_signal(self, frame: Frame, keys: list[ProcessKey]) -> None:
-        self._open_signals(frame, signal_targets(frame, keys), TARGET_GONE)
-
-    def _open_signals(self, frame: Frame, targets: tuple[SignalTarget, ...], none: str) -> None:
+    def _open_signals(self, frame: Frame, keys: list[ProcessKey], none: str = TARGET_GONE) -> None:
         """Open the dialog for processes, or say in it why there are `none`. It takes no processes
         of the past: their PIDs may belong to others now."""
         if self.settings.readonly:
             self.post_message(Note(READ_ONLY))
             return
+        targets = signal_targets(frame, keys) if self._moment == "now" else ()
         obstacle = NOT_NOW.get(self._moment, "" if targets else none)
-        state = SignalDialogState(targets if self._moment == "now" else (), obstacle, frame)
+        state = SignalDialogState(targets, obstacle, frame)
         state.is_aimed = not self.gpus.is_active and self.processes.is_exact
         self.app.push_screen(SignalScreen(state, self._send))
 

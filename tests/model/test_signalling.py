@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.gpu import GpuPart, MigDevice
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import MOST_TARGETS, Verdict, signal_name
 from gputop.model.processes.target import SignalTarget, own_on, signal_targets
@@ -61,8 +62,9 @@ def test_meant_are_each_once_in_their_order_with_all_that_they_hold() -> None:
     assert [process.id.pid for process in found] == [10, 20]
     assert found[0].holds() == "1.00G on GPU 0,1"
     assert found[0].age == 1000.0
-    assert own_on(here, "GPU-1", "bob") == [ProcessKey("boot", id_of(20))]
-    assert own_on(here, "GPU-1", None) == own_on(here, "GPU-0", "bob") == []
+    first, second = map(GpuPart, here.gpus)
+    assert own_on(here, second, "bob") == [ProcessKey("boot", id_of(20))]
+    assert own_on(here, second, None) == own_on(here, first, "bob") == []
 
 
 def test_ones_own_on_a_mig_device() -> None:
@@ -72,8 +74,9 @@ def test_ones_own_on_a_mig_device() -> None:
         for ci in (0, 1)
     ]
     here = frame((gpu(0),), [*parts, process(30)])
-    assert own_on(here, "GPU-0", "alice", (2, 1)) == [ProcessKey("boot", id_of(21))]
-    assert len(own_on(here, "GPU-0", "alice")) == 5
+    device = MigDevice(gi=2, ci=1)
+    assert own_on(here, GpuPart(here.gpus[0], device), "alice") == [ProcessKey("boot", id_of(21))]
+    assert len(own_on(here, GpuPart(here.gpus[0]), "alice")) == 5
 
 
 def test_a_single_process_of_ones_own_wants_no_word_and_several_do() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gputop.model.machine.frame import Frame, ProcessKey
+from gputop.model.machine.gpu import GpuPart
 from gputop.model.machine.grouped import grouped
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import size
@@ -38,14 +39,13 @@ def signal_targets(frame: Frame, keys: Iterable[ProcessKey]) -> tuple[SignalTarg
     return tuple(_target(rows[key]) for key in dict.fromkeys(keys) if key in rows)
 
 
-def own_on(
-    frame: Frame, gpu_key: str, me: str | None, instance: tuple[int, int] | None = None
-) -> list[ProcessKey]:
-    """Return the processes of the user `me` on a GPU, or on one MIG device of it; for root, those
-    of everybody, which the dialog asks the word for."""
+def own_on(frame: Frame, part: GpuPart, me: str | None) -> list[ProcessKey]:
+    """Return the processes of the user `me` on a GPU or a MIG device; for root, those of everybody,
+    which the dialog asks the word for."""
     if me is None:
         return []
-    view = View(whose=() if me == "root" else (me,), gpu=gpu_key, instance=instance)
+    gpu, instance = part.key
+    view = View(whose=() if me == "root" else (me,), gpu=gpu, instance=instance)
     return [frame.key(row.process) for row in process_rows.rows(frame) if view.holds(row)]
 
 
