@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from textual.events import Click
@@ -61,7 +61,7 @@ class Curve:
         return f"curve{self.index % _CURVES}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _CurveTrace:
     """The part of a curve that is in sight."""
 
@@ -69,7 +69,7 @@ class _CurveTrace:
     values: list[float]
     now: float | None
     """The value under the cursor, or otherwise the newest."""
-    top: float
+    top: float = 1.0
 
 
 class Graph(Lines):
@@ -200,25 +200,23 @@ class Graph(Lines):
             values = self._history.values(curve_.gpu, curve_.id)
             if values:
                 line = graph.line(values, slots, total)
-                if column is None:
-                    here: Sequence[float] = values[-1:]
-                else:
-                    here = line[column * across : (column + 1) * across]
-                traces.append(_CurveTrace(curve_, line, peak(here), 0.0))
-        return self._scaled(traces)
+                now = peak(values[-1:])
+                if column is not None:
+                    now = peak(line[column * across : (column + 1) * across])
+                traces.append(_CurveTrace(curve_, line, now))
+        self._scale_alike(traces)
+        return traces
 
-    def _scaled(self, traces: list[_CurveTrace]) -> list[_CurveTrace]:
-        gpus = self._frame.gpus if self._frame else ()
+    def _scale_alike(self, traces: list[_CurveTrace]) -> None:
+        """Give all curves of a metric one scale."""
         shown = {trace.curve.gpu for trace in traces}
-        tops = {
-            id_: graph.ceiling(
-                [gpu for gpu in gpus if gpu.key in shown],
-                id_,
-                max(peak(trace.values) or 0.0 for trace in traces if trace.curve.id == id_),
-            )
-            for id_ in {trace.curve.id for trace in traces}
-        }
-        return [replace(trace, top=tops[trace.curve.id] or 1.0) for trace in traces]
+        gpus = [gpu for gpu in self._frame.gpus if gpu.key in shown] if self._frame else []
+        for id_ in {trace.curve.id for trace in traces}:
+            alike = [trace for trace in traces if trace.curve.id == id_]
+            highest = max(peak(trace.values) or 0.0 for trace in alike)
+            top = graph.ceiling(gpus, id_, highest) or 1.0
+            for trace in alike:
+                trace.top = top
 
     def _title(self) -> list[Piece]:
         span = f"{self._span / 60:.0f} min "
