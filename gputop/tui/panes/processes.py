@@ -176,9 +176,7 @@ class ProcessTable(Table[ViewRow]):
     def toggle_command(self) -> None:
         """Show commands short, with the script first, or whole."""
         self._cells.full_command = not self._cells.full_command
-        self._cells.shift = 0
-        self.fit()
-        self.repaint_changed()
+        self.shift_to(0)
 
     def head(self, y: int) -> Iterable[Piece]:
         listing, glyphs, width = self.listing, self.glyphs, self.size.width
