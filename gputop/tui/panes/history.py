@@ -29,8 +29,6 @@ _LOW = 3
 _GAP = 2
 _SHAPE = 8.0
 """The ratio of cells to lines at which a graph looks best."""
-
-
 _TITLES = {"utilization": "utilization", "memory_used": "memory"}
 """What the rule calls the metrics of GPUs, in its order."""
 

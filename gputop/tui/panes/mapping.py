@@ -77,9 +77,7 @@ class MappingResultView(Page, can_focus=False):
         return max(1, self.size.height - 1) if self.size.height else 0
 
     def pieces(self, y: int) -> Iterable[Piece]:
-        is_short = self.size.height == 1
-        foot = min(len(self.lines), self.size.height - 1)
-        if y == foot and not is_short:
+        if y == min(len(self.lines), self.size.height - 1) and self.size.height > 1:
             return shell_line(self._state, self.paper, self.span)
         return super().pieces(y)
 
