@@ -91,8 +91,9 @@ def test_it_says_the_same_as_if_all_had_been_asked(scenario: Any, machine: Machi
         replace(whole, processes=(), time=0.0), 600.0
     )
     for one, other in zip(whole.gpus, brief.gpus, strict=True):
-        for judge in (findings, limits, not_free):
+        for judge in (findings, not_free):
             assert judge(brief, other) == judge(whole, one)
+        assert [*limits(brief, other)] == [*limits(whole, one)]
     lines = [{name: field.read(LineView([frame])) for name, field in FIELDS.items()}
              for frame in (whole, brief)]  # fmt: skip
     assert lines[0] == lines[1]

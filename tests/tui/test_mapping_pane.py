@@ -90,7 +90,7 @@ async def test_nothing_is_claimed_of_a_text_that_is_not_known(size: tuple[int, i
 
 
 async def test_a_pasted_page_keeps_its_lines() -> None:
-    page = 'env:\n  A: 1\n  CUDA_VISIBLE_DEVICES: "2"\n'
+    page = 'cd src\nexport CUDA_VISIBLE_DEVICES="2"\npython t.py\n'
     async with shown(frame_of(*FOUR), size=WIDE) as screen:
         await screen.press("m")
         await paste(screen, page)
