@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import compress, repeat
-from types import NoneType
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, fields, replace
@@ -49,16 +48,9 @@ _PART = 48
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 """A text, also one without its end: each byte is looked at once, whatever the line is."""
 
-
-_SECTION_TYPES: dict[str, type[msgspec.Struct]] = {
-    field.name: kind
-    for field in fields(Gpu)
-    for kind in get_args(field.type)
-    if field.name in GPU_SECTIONS and kind is not NoneType
-}
 _GPU_FIELDS = [
     *(("", field) for field in fields(Gpu) if field.name in GPU_NUMBERS),
-    *((name, field) for name, kind in _SECTION_TYPES.items() for field in fields(kind)),
+    *((name, field) for name, kind in GPU_SECTIONS.items() for field in fields(kind)),
 ]
 """The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
 _GPU_COLUMNS = declared(
@@ -86,7 +78,7 @@ class _SectionColumns(NamedTuple):
 
 def _section_columns() -> Iterator[_SectionColumns]:
     begin = len(GPU_NUMBERS)
-    for name, kind in _SECTION_TYPES.items():
+    for name, kind in GPU_SECTIONS.items():
         of_kind = fields(kind)
         never_none = [
             (at, f"{name}.{field.name}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from functools import lru_cache
-from itertools import count, islice
-from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import Any, get_args
 
+from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
@@ -20,45 +20,62 @@ GPU_NUMBERS = (
     "state", "stale_for",
 )  # fmt: skip
 """Fields of a Gpu that are in every Sample; the others are in the InventoryUpdate."""
-GPU_SECTIONS = (
-    "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink", "activity"
-)  # fmt: skip
+GPU_SECTIONS: dict[str, type[Struct]] = {
+    name: get_args(Gpu.__annotations__[name])[0]
+    for name in (
+        "bar1", "engines", "clocks", "power_more", "thermal", "throttle", "pcie", "nvlink",
+        "activity",
+    )
+}  # fmt: skip
 """Sections of a Gpu whose fields are in every Sample; the InventoryUpdate has them empty."""
 
 _WITHOUT_VALUES = {name: getattr(Gpu(index=0), name) for name in GPU_NUMBERS}
+_SECTION_COLUMNS = [
+    f"{name}.{value}" for name, kind in GPU_SECTIONS.items() for value in kind.__struct_fields__
+]
 _PROCESS_NUMBERS = tuple(Process.__annotations__)
 _IDENTITY = ProcessFacts.__struct_fields__.index("compute_instance") + 1
 """The facts that identify a process on a GPU come first."""
 _ROWS = 256
 """Processes in one InventoryUpdate, so that a line stays far below the reader's limit."""
 
-_facts_of = attrgetter(*ProcessFacts.__struct_fields__)
-_numbers_of = attrgetter(*_PROCESS_NUMBERS)
-F = TypeVar("F")
+_gpu_values = attrgetter(*GPU_NUMBERS)
 
 
-class _Ids(Generic[F]):
-    """The ids of GPUs or of processes, and the facts that were sent under them."""
+class _RowSplitter(Struct):
+    """The GPUs or the processes of Samples: their ids, and the facts that were sent under them."""
 
-    def __init__(self) -> None:
-        self._next = count(1)
-        self._sent: dict[Hashable, tuple[int, F]] = {}
-        self._present: dict[Hashable, tuple[int, F]] = {}
+    columns: Sequence[str]
+    facts_of: Callable[[Any], Any]
+    key_of: Callable[[Any], Hashable]
+    """Returns what identifies a row, from its facts."""
+    numbers_of: Callable[[Any], Sequence[Any]]
+    """Returns what a row has in the columns."""
+    sent: dict[Hashable, tuple[int, Any]] = {}
+    last_id: int = 0
 
-    def begin(self) -> None:
-        """Begin another Sample, and forget what the one before it did not have."""
-        self._sent, self._present = self._present, {}
-
-    def id_of(self, key: Hashable, facts: F) -> tuple[int, bool]:
-        """Return the id, and whether to send the facts."""
-        while key in self._present:  # a driver may give two GPUs one UUID
-            key = (key, "again")
-        entry = self._sent.get(key)
-        is_new = entry is None or entry[1] != facts
-        if entry is None or is_new:
-            entry = (next(self._next) if entry is None else entry[0], facts)
-        self._present[key] = entry
-        return entry[0], is_new
+    def split(self, rows: Iterable[Any]) -> tuple[dict[int, Any], dict[str, Any]]:
+        """Return facts that are new, by id, and the columns. What the Sample before did not have is
+        forgotten."""
+        changed, ids, numbers = {}, [], []
+        sent: dict[Hashable, tuple[int, Any]] = {}
+        before, self.sent = self.sent, sent
+        for row in rows:
+            facts = self.facts_of(row)
+            key = self.key_of(facts)
+            while key in sent:  # a driver may give two GPUs one UUID
+                key = (key, "again")
+            entry = before.get(key)
+            if entry is None:
+                self.last_id += 1
+            if entry is None or entry[1] != facts:
+                entry = (self.last_id if entry is None else entry[0], facts)
+                changed[entry[0]] = facts
+            sent[key] = entry
+            ids.append(entry[0])
+            numbers.append(self.numbers_of(row))
+        columns = dict(zip(self.columns, map(list, zip(*numbers, strict=True)), strict=False))
+        return changed, {"id": ids, **_without_repetition(columns)}
 
 
 class Splitter:
@@ -66,21 +83,28 @@ class Splitter:
 
     def __init__(self) -> None:
         self._machine: MachineFacts | None = None
-        self._gpus: _Ids[Gpu] = _Ids()
-        self._processes: _Ids[tuple[Any, ...]] = _Ids()
+        self._gpus = _RowSplitter(
+            (*GPU_NUMBERS, *_SECTION_COLUMNS), _gpu_facts, attrgetter("index", "uuid"), _gpu_numbers
+        )
+        self._processes = _RowSplitter(
+            _PROCESS_NUMBERS,
+            attrgetter(*ProcessFacts.__struct_fields__),
+            itemgetter(slice(_IDENTITY)),
+            attrgetter(*_PROCESS_NUMBERS),
+        )
 
     def split(self, frame: Frame) -> Iterator[InventoryUpdate | Sample]:
         """Yield what has changed, then the Sample."""
         machine = _machine_facts(frame)
-        gpus, gpu_columns = self._split_gpus(frame.gpus)
-        processes, process_columns = self._split_processes(frame.processes)
+        gpus, gpu_columns = self._gpus.split(frame.gpus)
+        processes, process_columns = self._processes.split(frame.processes)
         if machine != self._machine or gpus:
             changed = None if machine == self._machine else machine
             yield InventoryUpdate(machine=changed, gpus=gpus)
         self._machine = machine
         new = iter(processes.items())
-        while rows := dict(islice(new, _ROWS)):
-            yield InventoryUpdate(processes=rows)
+        while some := list(islice(new, _ROWS)):
+            yield InventoryUpdate(processes={id_: ProcessFacts(*facts) for id_, facts in some})
         yield Sample(
             time=frame.time,
             interval=frame.interval,
@@ -90,35 +114,6 @@ class Splitter:
             gpus=gpu_columns,
             processes=None if isinstance(frame, Preview) else process_columns,
         )
-
-    def _split_gpus(self, gpus: Sequence[Gpu]) -> tuple[dict[int, Gpu], dict[str, Any]]:
-        changed, rows = {}, []
-        self._gpus.begin()
-        for gpu in gpus:
-            facts = _gpu_facts(gpu)
-            id_, is_new = self._gpus.id_of((gpu.index, gpu.uuid), facts)
-            if is_new:
-                changed[id_] = facts
-            rows.append({"id": id_, **_gpu_numbers(gpu)})
-        names = dict.fromkeys(name for row in rows for name in row)
-        columns = {name: [row.get(name) for row in rows] for name in names}
-        ids = {"id": columns.pop("id", [])}
-        return changed, {**ids, **_without_repetition(columns)}
-
-    def _split_processes(
-        self, processes: Sequence[Process]
-    ) -> tuple[dict[int, ProcessFacts], dict[str, Any]]:
-        changed, ids, numbers = {}, [], []
-        self._processes.begin()
-        for process in processes:
-            facts = _facts_of(process)
-            id_, is_new = self._processes.id_of(facts[:_IDENTITY], facts)
-            if is_new:
-                changed[id_] = ProcessFacts(*facts)
-            ids.append(id_)
-            numbers.append(_numbers_of(process))
-        columns = dict(zip(_PROCESS_NUMBERS, map(list, zip(*numbers, strict=True)), strict=False))
-        return changed, {"id": ids, **_without_repetition(columns)}
 
 
 def _machine_facts(frame: Frame) -> MachineFacts:
@@ -133,27 +128,16 @@ def _machine_facts(frame: Frame) -> MachineFacts:
 
 
 def _gpu_facts(gpu: Gpu) -> Gpu:
-    sections = {name: section and type(section)() for name, section in _sections(gpu)}
+    sections = {name: getattr(gpu, name) and kind() for name, kind in GPU_SECTIONS.items()}
     return replace(gpu, **_WITHOUT_VALUES, **sections)
 
 
-def _gpu_numbers(gpu: Gpu) -> dict[str, Any]:
-    numbers = {name: getattr(gpu, name) for name in GPU_NUMBERS}
-    for name, section in _sections(gpu):
-        if section is not None:
-            columns = _columns(name, section.__struct_fields__)
-            numbers.update(zip(columns, astuple(section), strict=True))
+def _gpu_numbers(gpu: Gpu) -> list[Any]:
+    numbers = list(_gpu_values(gpu))
+    for name, kind in GPU_SECTIONS.items():
+        section = getattr(gpu, name)
+        numbers += [None] * len(kind.__struct_fields__) if section is None else astuple(section)
     return numbers
-
-
-@lru_cache(maxsize=64)
-def _columns(name: str, fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the columns of a section."""
-    return tuple(f"{name}.{field}" for field in fields)
-
-
-def _sections(gpu: Gpu) -> Iterator[tuple[str, Any]]:
-    return ((name, getattr(gpu, name)) for name in GPU_SECTIONS)
 
 
 def _without_repetition(columns: dict[str, list[Any]]) -> dict[str, Any]:

@@ -240,7 +240,7 @@ def test_what_has_left_the_machine_is_forgotten() -> None:
                 made = assembler.read(encode_line(number, message))
                 number += 1
             assert made == frame
-    assert len(assembler._processes.facts) == len(splitter._processes._present) == 0
+    assert len(assembler._processes.facts) == len(splitter._processes.sent) == 0
 
 
 def test_what_does_not_change_is_sent_once() -> None:
