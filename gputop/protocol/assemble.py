@@ -31,7 +31,6 @@ from gputop.protocol.messages import (
     Reply,
     Sample,
 )
-from gputop.protocol.recent import RecentFrames
 from gputop.protocol.split import GPU_NUMBERS, GPU_SECTIONS
 from gputop.protocol.versions import SPOKEN, Versions
 
@@ -169,8 +168,6 @@ class Assembler:
         self._requested_name = requested_name
         self.hello: Hello | None = None
         """None until it has arrived."""
-        self.recent: RecentFrames | None = None
-        """Keeps lines to be read again; None: no lines are kept."""
         self._spoken = spoken
         self._number = 0
         self._machine: MachineFacts | None = None
@@ -192,10 +189,7 @@ class Assembler:
         if isinstance(message, Hello):
             self._greet(message)
             return None
-        frame = self._handle(message, line)
-        if (recent := self.recent) is not None:  # another thread may set it to None
-            recent.add(line, frame, self)
-        return frame
+        return self._handle(message, line)
 
     def _handle(self, message: InventoryUpdate | Sample, line: bytes) -> Frame | None:
         if isinstance(message, Sample):
@@ -212,9 +206,8 @@ class Assembler:
         return len(self._gpus.facts) + len(self._processes.facts)
 
     def fork(self) -> Assembler:
-        """Return an independent copy with the same knowledge. It keeps no lines."""
+        """Return an independent copy with the same knowledge."""
         fork = copy(self)
-        fork.recent = None
         fork._gpus, fork._processes = self._gpus.fork(), self._processes.fork()
         return fork
 

@@ -10,10 +10,10 @@ import threading
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Protocol
 
 from gputop.model.machine.frame import Frame
-from gputop.protocol.messages import Preview
+from gputop.protocol.assemble import Assembler
+from gputop.protocol.messages import Preview, Reply
 
 SECONDS = 900.0
 MOST_BYTES = 16 << 20
@@ -31,27 +31,10 @@ _LEVEL = 1
 """zlib's level. The next levels take twice the time, for four fifths of the size."""
 
 
-class LineReader(Protocol):
-    """Reads lines, as the Assembler does."""
-
-    @property
-    def rows(self) -> int:
-        """How many GPUs and processes it knows."""
-        ...
-
-    def fork(self) -> LineReader:
-        """Return an independent copy with the same knowledge."""
-        ...
-
-    def read_again(self, line: bytes) -> Frame | None:
-        """Return the frame that a line makes."""
-        ...
-
-
 class _Batch:
     """Lines from a Sample on, with the reader's state that they need."""
 
-    def __init__(self, reader: LineReader) -> None:
+    def __init__(self, reader: Assembler) -> None:
         self.reader = reader
         self.times: list[float] = []
         self.parts: list[bytes] = []
@@ -94,8 +77,11 @@ class RecentFrames:
         self._read: tuple[_Batch, list[Frame]] | None = None
         """The batch that was read last: stepping reads the same one repeatedly."""
 
-    def add(self, line: bytes, frame: Frame | None, reader: LineReader) -> None:
-        """Add a line, and the frame that it makes. `reader` has just read it."""
+    def add(self, line: bytes, frame: Frame | Reply | None, reader: Assembler) -> None:
+        """Add a line, unless it is a Reply, and the frame that it makes. `reader` has just read
+        it."""
+        if isinstance(frame, Reply):
+            return
         time = None if frame is None or isinstance(frame, Preview) else frame.time
         with self._lock:
             if time is not None and self._batches and time < self._batches[-1].times[-1]:
@@ -136,7 +122,7 @@ class RecentFrames:
         for batch in batches:
             yield from (frame for frame in self._frames_of(batch) if since <= frame.time <= until)
 
-    def _begin(self, time: float, reader: LineReader) -> None:
+    def _begin(self, time: float, reader: Assembler) -> None:
         """Begin another batch, and drop batches that are too old or too much."""
         self._read, self._packer = None, zlib.compressobj(_LEVEL)
         while self._batches and (

@@ -23,6 +23,8 @@ class AgentConnection(ABC):
     def __init__(self, requested_name: str | None = None) -> None:
         """`requested_name`: the name by which the machine was asked for."""
         self.assembler = Assembler(requested_name=requested_name)
+        self.recent: RecentFrames | None = None
+        """Keeps lines to be read again; None: no lines are kept."""
         self._reading = allocate_lock()
         """Held while a thread reads `messages`, and not while its caller has one of them."""
         self._is_freed = False
@@ -40,6 +42,13 @@ class AgentConnection(ABC):
             if message is None:
                 return
             yield message
+
+    def take(self, line: bytes) -> Frame | Reply | None:
+        """Return what a line of the agent's completes. SourceError."""
+        message = self.assembler.read(line)
+        if (recent := self.recent) is not None:  # another thread may set it to None
+            recent.add(line, message, self.assembler)
+        return message
 
     def end(self) -> None:
         """Stop the agent, and free what a thread that reads frees when it notices."""
@@ -104,10 +113,10 @@ class AgentSource(Source, Generic[C]):
     @property
     def past(self) -> Past | None:
         """The last minutes of the current agent."""
-        return self._connection.assembler.recent
+        return self._connection.recent
 
     def remember(self, wanted: bool) -> None:
-        self._connection.assembler.recent = RecentFrames() if wanted else None
+        self._connection.recent = RecentFrames() if wanted else None
 
     def frames(self) -> Iterator[Frame | Reply]:
         """See `Source`; with `interval` None it ends after the first frame."""
@@ -139,7 +148,7 @@ class AgentSource(Source, Generic[C]):
         before = self._connection
         try:
             self._connection, self._refused = self._connect(), None
-            self.remember(before.assembler.recent is not None)
+            self.remember(before.recent is not None)
         except SourceError as error:
             self._refused = error
         before.end()

@@ -28,7 +28,7 @@ class AgentPipe(AgentConnection):
 
     def messages(self) -> Iterator[Frame | Reply]:
         while (line := self._agent.line(self._timeout)).endswith(b"\n"):
-            if (message := self.assembler.read(line)) is not None:
+            if (message := self.take(line)) is not None:
                 yield message
         raise SourceError(self._agent.exit_message())
 

@@ -73,7 +73,7 @@ class SharedConnection(AgentConnection):
     def messages(self) -> Iterator[Frame | Reply]:
         with contextlib.suppress(OSError):
             while (line := self._lines.readline(MAX_LINE)).endswith(b"\n"):
-                if (message := self.assembler.read(line)) is not None:
+                if (message := self.take(line)) is not None:
                     yield message
         raise SourceError("gputop serve has ended")
 

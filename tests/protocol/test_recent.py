@@ -40,14 +40,17 @@ def minute(count: int = 100) -> list[Frame]:
 
 def remembered(frames: Sequence[Frame], recent: RecentFrames | None = None) -> RecentFrames:
     """What is kept of a stream of these frames, which has a preview and replies, too."""
-    assembler, splitter = Assembler(), Splitter()
-    assembler.recent = recent or RecentFrames()
+    splitter, recent = Splitter(), recent or RecentFrames()
     messages: list[AgentMessage] = [HELLO, *splitter.split(EARLY)]
     for frame in frames:
         messages += [*splitter.split(frame), REPLIES[2]]
-    for number, message in enumerate(messages):
-        assembler.read(encode_line(number, message))
-    return assembler.recent
+    remember(recent, Assembler(), (encode_line(*pair) for pair in enumerate(messages)))
+    return recent
+
+
+def remember(recent: RecentFrames, assembler: Assembler, lines: Iterable[bytes]) -> None:
+    for line in lines:
+        recent.add(line, assembler.read(line), assembler)
 
 
 def test_every_frame_comes_again_as_it_was() -> None:
@@ -63,11 +66,10 @@ def test_every_frame_comes_again_as_it_was() -> None:
 def test_a_carriage_return_ends_no_line() -> None:
     """JSON has it as white space, which an agent in another language may write."""
     frames = minute(3)
-    assembler, recent = Assembler(), RecentFrames()
-    assembler.recent, splitter = recent, Splitter()
+    recent, splitter = RecentFrames(), Splitter()
     messages = [HELLO, *(message for frame in frames for message in splitter.split(frame))]
-    for number, message in enumerate(messages):
-        assembler.read(encode_line(number, message).replace(b",", b",\r", 1))
+    lines = (encode_line(*pair).replace(b",", b",\r", 1) for pair in enumerate(messages))
+    remember(recent, Assembler(), lines)
     assert list(recent.frames(0, 1e12)) == frames
 
 
@@ -87,12 +89,12 @@ def _lines(recent: RecentFrames) -> list[bytes]:
 def test_it_begins_in_the_middle_of_a_stream() -> None:
     frames, splitter, assembler = minute(50), Splitter(), Assembler()
     messages = [HELLO, *(message for frame in frames for message in splitter.split(frame))]
-    for number, message in enumerate(messages):
-        if number == 30:
-            assembler.recent = RecentFrames()
-        assembler.read(encode_line(number, message))
-    assert assembler.recent is not None
-    kept = list(assembler.recent.frames(0, 1e12))
+    lines = [encode_line(*pair) for pair in enumerate(messages)]
+    recent = RecentFrames()
+    for line in lines[:30]:
+        assembler.read(line)
+    remember(recent, assembler, lines[30:])
+    kept = list(recent.frames(0, 1e12))
     assert 20 < len(kept) < 50
     assert kept == frames[-len(kept) :]
 
@@ -108,13 +110,11 @@ def test_time_and_bytes_have_a_bound() -> None:
 def grown(recent: RecentFrames, messages: Iterable[AgentMessage]) -> int:
     """The bytes of memory that messages of a host leave behind, at their peak."""
     assembler = Assembler()
-    assembler.recent = recent
-    for number, message in enumerate([HELLO, *Splitter().split(FRAME)]):
-        assembler.read(encode_line(number, message))
-    lines = [encode_line(number + 1, message) for number, message in enumerate(messages, number)]
+    begin = list(enumerate([HELLO, *Splitter().split(FRAME)]))
+    remember(recent, assembler, (encode_line(*pair) for pair in begin))
+    lines = [encode_line(*pair) for pair in enumerate(messages, len(begin))]
     tracemalloc.start()
-    for line in lines:
-        assembler.read(line)
+    remember(recent, assembler, lines)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak

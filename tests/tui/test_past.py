@@ -31,21 +31,24 @@ class Remembering(Silence):
     def __init__(self) -> None:
         super().__init__()
         self._assembler, self._splitter, self._count = Assembler(), Splitter(), 1
+        self._recent: RecentFrames | None = None
         self._assembler.read(encode_line(0, HELLO))
 
     @property
     def past(self) -> Past | None:
         """As a LocalSource has it."""
-        return self._assembler.recent
+        return self._recent
 
     def remember(self, wanted: bool) -> None:
         """As a LocalSource does."""
-        self._assembler.recent = RecentFrames() if wanted else None
+        self._recent = RecentFrames() if wanted else None
 
     def tell(self, frame: Frame) -> Frame:
         """A frame as it comes from an agent."""
         for message in self._splitter.split(frame):
-            told = self._assembler.read(encode_line(self._count, message))
+            told = self._assembler.read(line := encode_line(self._count, message))
+            if self._recent is not None:
+                self._recent.add(line, told, self._assembler)
             self._count += 1
         assert isinstance(told, Frame)
         return told

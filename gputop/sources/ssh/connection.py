@@ -13,7 +13,6 @@ from gputop.errors import LoginError, PermanentError, SourceError
 from gputop.model.fleet.link import HostLink, LinkKind
 from gputop.model.machine.frame import Frame
 from gputop.model.machine.text import printable
-from gputop.protocol.assemble import Assembler
 from gputop.protocol.codec import encode
 from gputop.protocol.messages import Ping, Reply, Request
 from gputop.protocol.versions import SPOKEN
@@ -93,7 +92,8 @@ class Connection(AgentConnection):
         """Requests from before there was an agent; None from then on."""
         self._over = threading.Event()
         self._limiter = limiter_of("")
-        self._reader: Assembler | SmiReader = self.assembler
+        self._smi: SmiReader | None = None
+        """Reads the lines if there is only nvidia-smi."""
         self._pings = 0
         self._pinged: tuple[str, float] | None = None
         """The ping that is not answered yet, and when it was sent."""
@@ -114,9 +114,9 @@ class Connection(AgentConnection):
             while (line := process.line(self._left())).endswith(b"\n"):
                 if self._heard is None and self._options.interval is not None:
                     self.ping()
-                if isinstance(self._reader, SmiReader):
+                if self._smi is not None:
                     self._rows.take(line.count(SEPARATOR.encode()))
-                message = self._reader.read(line)
+                message = self.take(line) if self._smi is None else self._smi.read(line)
                 self._note(message)
                 if message is not None and not self._is_pong(message):
                     yield message
@@ -178,7 +178,7 @@ class Connection(AgentConnection):
         kind, why, start, agent = choice(remote, self._options)
         self._timeout = self._later_timeout
         if kind == "nvidia-smi":
-            self._reader = SmiReader(self._options.interval, self._host.requested_name)
+            self._smi = SmiReader(self._options.interval, self._host.requested_name)
             self._timeout += self._options.interval or 0.0  # between two rounds it answers nothing
         process.send(start, self._left)
         if agent is not None:
@@ -244,8 +244,8 @@ class Connection(AgentConnection):
             return self._process
 
     def _write(self, data: bytes) -> bool:
-        if isinstance(self._reader, SmiReader):
-            self._reader.refuse(data)
+        if self._smi is not None:
+            self._smi.refuse(data)
         process = self._process  # another thread may drop it
         try:
             return process is None or process.write(data)
@@ -272,8 +272,7 @@ class Connection(AgentConnection):
             return SourceError("only part of an answer came in time: try again")
         nothing = f"no answer for {round(self._timeout, 1):g} s"
         if self.remote is not None:
-            is_smi = isinstance(self._reader, SmiReader)
-            what = "nvidia-smi hangs there" if is_smi else "the agent is stopped"
+            what = "nvidia-smi hangs there" if self._smi else "the agent is stopped"
             return SourceError(f"{nothing}: {what}, or the network is down")
         HUNG_LOGINS[self._host] += 1
         if (count := HUNG_LOGINS[self._host]) > 1:
