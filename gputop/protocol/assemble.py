@@ -13,7 +13,7 @@ from itertools import compress, repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import astuple, fields, replace
+from msgspec.structs import asdict, astuple, fields, replace
 
 from gputop.errors import SourceError
 from gputop.model.machine.frame import Frame, Process, ProcessFacts
@@ -236,26 +236,13 @@ class Assembler:
         if machine is None:
             fail("sent numbers before the machine's inventory")
         make = Preview if sample.processes is None else Frame
-        time, interval, cpu, memory_used, problem = harmless(
-            (sample.time, sample.interval, sample.cpu, sample.memory_used, sample.problem)
-        )
+        numbers = {"time": sample.time, "interval": sample.interval, "problem": sample.problem}
+        of_host = harmless({"cpu": sample.cpu, "memory_used": sample.memory_used})
+        host = replace(machine.host, requested_name=self._requested_name, **of_host)
         return make(
-            host=replace(
-                machine.host,
-                requested_name=self._requested_name,
-                cpu=cpu,
-                memory_used=memory_used,
-            ),
-            time=time,
-            interval=interval,
-            driver_version=machine.driver_version,
-            cuda_version=machine.cuda_version,
+            **{**asdict(machine), **harmless(numbers), "host": host},
             gpus=self._assemble_gpus(sample.gpus),
             processes=self._assemble_processes(sample.processes or {}),
-            problem=problem,
-            links=machine.links,
-            topology=machine.topology,
-            demo=machine.demo,
         )
 
     def _assemble_gpus(self, columns: dict[str, msgspec.Raw]) -> tuple[Gpu, ...]:

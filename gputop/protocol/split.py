@@ -117,14 +117,8 @@ class Splitter:
 
 
 def _machine_facts(frame: Frame) -> MachineFacts:
-    return MachineFacts(
-        host=replace(frame.host, cpu=None, memory_used=None),
-        driver_version=frame.driver_version,
-        cuda_version=frame.cuda_version,
-        links=frame.links,
-        topology=frame.topology,
-        demo=frame.demo,
-    )
+    facts = {name: getattr(frame, name) for name in MachineFacts.__struct_fields__}
+    return MachineFacts(**{**facts, "host": replace(frame.host, cpu=None, memory_used=None)})
 
 
 def _gpu_facts(gpu: Gpu) -> Gpu:
