@@ -7,7 +7,7 @@ messages, texts and numbers are made harmless, and what is kept is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import compress, repeat
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -47,51 +47,42 @@ _PART = 48
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 """A text, also one without its end: each byte is looked at once, whatever the line is."""
 
-_GPU_FIELDS = [
-    *(("", field) for field in fields(Gpu) if field.name in GPU_NUMBERS),
-    *((name, field) for name, kind in GPU_SECTIONS.items() for field in fields(kind)),
-]
-"""The section, empty for the GPU itself, and the field of each column of a Sample's GPUs."""
-_GPU_COLUMNS = declared(
-    (f"{section}.{field.name}" if section else field.name, field, bool(section))
-    for section, field in _GPU_FIELDS
-)
+_GPU_COLUMNS = declared([
+    *((field.name, field, False) for field in fields(Gpu) if field.name in GPU_NUMBERS),
+    *(
+        (f"{name}.{field.name}", field, True)
+        for name, kind in GPU_SECTIONS.items()
+        for field in fields(kind)
+    ),
+])  # fmt: skip
 _PROCESS_COLUMNS = declared(
     (field.name, field, False) for field in fields(Process) if field.name in Process.__annotations__
 )
 _AT = {name: at for at, name in enumerate(Gpu.__struct_fields__)}
+_NUMBERS_AT = [_AT[name] for name in _GPU_COLUMNS if name in GPU_NUMBERS]
 
 
 class _SectionColumns(NamedTuple):
-    """Where the columns of a section are among all columns of a Sample's GPUs."""
+    """A section of GPUs, and where its columns are among all columns of a Sample's GPUs."""
 
     at: int
     """The field of Gpu that the section is."""
     kind: Any
-    columns: slice
-    places: frozenset[int]
-    """Those that `columns` is."""
-    never_none: tuple[tuple[int, str], ...]
-    """Which of its columns have a value in every GPU that has the section, and their names."""
+    places: range
+    never_none: dict[str, int]
+    """Which of its columns have a value in every GPU that has the section, by their names."""
 
 
-def _section_columns() -> Iterator[_SectionColumns]:
-    begin = len(GPU_NUMBERS)
-    for name, kind in GPU_SECTIONS.items():
-        of_kind = fields(kind)
-        never_none = [
-            (at, f"{name}.{field.name}")
-            for at, field in enumerate(of_kind)
-            if field.default is not None
-        ]
-        end = begin + len(of_kind)
-        places = frozenset(range(begin, end))
-        yield _SectionColumns(_AT[name], kind, slice(begin, end), places, tuple(never_none))
-        begin = end
+def _columns_of(name: str, kind: type[msgspec.Struct]) -> _SectionColumns:
+    names = [f"{name}.{field}" for field in kind.__struct_fields__]
+    begin = _GPU_COLUMNS[names[0]].at
+    filled = {
+        column: n for n, column in enumerate(names) if _GPU_COLUMNS[column].default is not None
+    }
+    return _SectionColumns(_AT[name], kind, range(begin, begin + len(names)), filled)
 
 
-_NUMBERS_AT = [_AT[field.name] for section, field in _GPU_FIELDS if not section]
-_SECTIONS = tuple(_section_columns())
+_SECTIONS = [_columns_of(name, kind) for name, kind in GPU_SECTIONS.items()]
 
 R = TypeVar("R", Gpu, ProcessFacts)
 
@@ -255,7 +246,8 @@ class Assembler:
         for section in _SECTIONS:
             if any(gpus[section.at]):
                 if section.at not in made or not changed.isdisjoint(section.places):
-                    made[section.at] = _section(section, gpus[section.at], values[section.columns])
+                    of_section = [values[at] for at in section.places]
+                    made[section.at] = _made(section, gpus[section.at], of_section)
                 gpus[section.at] = made[section.at]
         return tuple(map(Gpu, *gpus))
 
@@ -309,10 +301,10 @@ def _filled(columns: Sequence[Any], count: int) -> list[Any]:
     return filled
 
 
-def _section(section: _SectionColumns, empty: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+def _made(section: _SectionColumns, empty: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """Return a section of each GPU; None for one without it, which is so in `empty`, too."""
     has_all = None not in empty
-    for at, name in section.never_none:
+    for name, at in section.never_none.items():
         column = values[at] if isinstance(values[at], list) else [values[at]] * len(empty)
         if None in (column if has_all else compress(column, empty)):
             fail(f"sent numbers that are none: {name}")
