@@ -31,7 +31,6 @@ from gputop.model.machine.text import printable
 from gputop.protocol.codec import decode_request, encode_line
 from gputop.protocol.messages import (
     AgentMessage,
-    Hello,
     Ping,
     Refresh,
     Reply,
@@ -94,27 +93,15 @@ class MessageWriter:
 
 
 def serve(
+    writer: MessageWriter,
+    collector: Collector,
     interval: float,
-    preview: bool = False,
-    reader: Versions = SPOKEN,
-    driver: bool = True,
-    files: bool = True,
-    lease: float | None = None,
-    brief: bool = False,
-    links: bool = True,
-) -> None:
-    """Send frames until the end of standard input; does not return. With `preview` a Preview comes
-    first.
-
-    `reader`: protocol versions that the reader speaks. `lease`: seconds of silence after which the
-    agent ends, since a cut network is silent too. For the rest see `main`.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
-    end_on_errors(READER.stop)
-    writer = MessageWriter()
-    READER.start()
-    writer.send(_hello(reader))
-    collector = Collector(preview, driver, brief, links)
+    preview: bool,
+    files: bool,
+    lease: float | None,
+) -> NoReturn:
+    """Send frames until the end of standard input, with `preview` a Preview first. `lease`: seconds
+    of silence after which the agent ends, since a cut network is silent too."""
     schedule = _Schedule(interval)
     requests = _RequestReader(schedule.requests, writer)
     threading.Thread(target=requests.listen, name="requests", daemon=True).start()
@@ -142,26 +129,27 @@ def serve(
             record.keep(frame)
 
 
-def serve_once(reader: Versions = SPOKEN, brief: bool = False, links: bool = True) -> None:
+def serve_once(writer: MessageWriter, collector: Collector) -> NoReturn:
     """Send one frame and end. It has the CPU use of processes, and the idle times that other agents
     recorded."""
-    end_on_errors(READER.stop)
-    writer = MessageWriter()
-    READER.start()
-    writer.send(_hello(reader))
-    collector = Collector(brief=brief, links=links)
     writer.send_frame(with_idle_times(collector.collect(None, _ONCE_TIMEOUT, settle=True)))
     READER.stop()
     os._exit(0)
 
 
-def _hello(reader: Versions) -> Hello:
+def _begin(reader: Versions) -> MessageWriter:
+    """Greet the reader, and return what sends the rest."""
+    end_on_errors(READER.stop)
+    writer = MessageWriter()
+    READER.start()
     try:
         user: str | None = within(_USER_TIMEOUT, lambda: pwd.getpwuid(os.geteuid()).pw_name)
     except (KeyError, TimeoutError):
         user = None
     protocol = SPOKEN.shared(reader) or SPOKEN.newest
-    return hello(printable(socket.gethostname(), 64), protocol, user and printable(user, 64))
+    host = printable(socket.gethostname(), 64)
+    writer.send(hello(host, protocol, user and printable(user, 64)))
+    return writer
 
 
 class _Schedule:
@@ -242,7 +230,7 @@ _SWITCHES = "--once", "--preview", "--no-driver", "--no-files", "--brief", "--no
 _VALUES = "--interval", "--protocol", "--lease"
 
 
-def main(words: list[str]) -> int:
+def main(words: list[str]) -> NoReturn:
     """Run `gputop agent`: with --once one frame, otherwise a frame every --interval SEC (1) until
     the end of standard input. With --preview a Preview comes first. --protocol 2-3 gives the
     versions that the reader speaks. With --no-driver the driver is left alone, with --no-files
@@ -260,12 +248,15 @@ def main(words: list[str]) -> int:
             f"--lease SEC and --protocol RANGE, not {' '.join(words)!r}"
         ) from None
     threading.stack_size(_STACK)
-    brief, links = "--brief" in options, "--no-links" not in options
-    if "--once" in options:
-        serve_once(reader, brief, links)
-    driver, files = "--no-driver" not in options, "--no-files" not in options
-    serve(interval, "--preview" in options, reader, driver, files, lease, brief, links)
-    return 0
+    once = "--once" in options
+    if not once:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reader to handle
+    writer, preview = _begin(reader), "--preview" in options and not once
+    driver, files, links = (f"--no-{part}" not in options for part in ("driver", "files", "links"))
+    collector = Collector(preview, driver, "--brief" in options, links)
+    if once:
+        serve_once(writer, collector)
+    serve(writer, collector, interval, preview, files, lease)
 
 
 def _options(words: list[str]) -> dict[str, str]:
