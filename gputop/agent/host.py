@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gputop.agent.process.cuda_context import surroundings
 from gputop.agent.process.namespaces import in_first_namespace
+from gputop.agent.process.procfs import read_short
 from gputop.model.machine.frame import Host, PciCard
 from gputop.model.machine.text import printable
 
@@ -31,7 +32,7 @@ class HostFacts:
         self.nested = not in_first_namespace()
         self._fixed = Host(
             name=printable(socket.gethostname(), 64),
-            boot_id=read_file("/proc/sys/kernel/random/boot_id"),
+            boot_id=read_line("/proc/sys/kernel/random/boot_id") or None,
             cpu_count=psutil.cpu_count(),
             nested=self.nested,
             wsl=is_wsl(),
@@ -68,43 +69,37 @@ def nvidia_cards(sys: FolderPath = "/sys") -> tuple[PciCard, ...]:
     bus = f"{sys}/bus/pci/devices"
     for bus_id in sorted(os.listdir(bus)) if os.path.isdir(bus) else ():
         device = f"{bus}/{bus_id}"
-        if read_file(f"{device}/vendor") != _NVIDIA:
+        if read_line(f"{device}/vendor") != _NVIDIA:
             continue
-        if not (read_file(f"{device}/class") or "").startswith(_DISPLAY_CLASS):
+        if not read_line(f"{device}/class").startswith(_DISPLAY_CLASS):
             continue
         driver = os.path.realpath(f"{device}/driver")
         cards.append(
             PciCard(
                 bus_id=bus_id,
-                device_id=(read_file(f"{device}/device") or "").removeprefix("0x"),
+                device_id=read_line(f"{device}/device").removeprefix("0x"),
                 driver=os.path.basename(driver) if os.path.exists(driver) else None,
             )
         )
     return tuple(cards)
 
 
-def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str | None:
-    """Return the text of a PCI bus file about the card with a bus id as NVML writes it; None if it
+def card_file(bus_id: str | None, name: str, sys: FolderPath = "/sys") -> str:
+    """Return the text of a PCI bus file about the card with a bus id as NVML writes it; empty if it
     cannot be read."""
-    if bus_id is None:
-        return None
-    domain, _, rest = bus_id.lower().partition(":")
-    return read_file(f"{sys}/bus/pci/devices/{domain[-4:]}:{rest}/{name}")
+    domain, _, rest = (bus_id or "").lower().partition(":")
+    return read_line(f"{sys}/bus/pci/devices/{domain[-4:]}:{rest}/{name}")
 
 
 def kernel_module_version(root: FolderPath = "/") -> str | None:
     paths = "proc/driver/nvidia/version", "sys/module/nvidia/version"
-    text = read_file(f"{root}/{paths[0]}") or read_file(f"{root}/{paths[1]}")
-    for word in (text or "").split():
+    text = read_line(f"{root}/{paths[0]}") or read_line(f"{root}/{paths[1]}")
+    for word in text.split():
         if word[:1].isdigit() and word.count(".") >= 1:
             return printable(word, 32)
     return None
 
 
-def read_file(path: FolderPath) -> str | None:
-    """Return a file's text without blanks around it; None if it cannot be read."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read().decode("utf-8", "replace").strip()
-    except OSError:
-        return None
+def read_line(path: str) -> str:
+    """Return a short file's text without blanks around it; empty if it cannot be read."""
+    return read_short(path).decode("utf-8", "replace").strip()

@@ -92,6 +92,6 @@ def test_where_the_bus_tells_nothing(tmp_path: Path) -> None:
     (tmp_path / "bus/pci/devices/0000:0a:00.0").mkdir(parents=True)
     (tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node").write_text("1\n")
     assert card_file("00000000:0A:00.0", "numa_node", tmp_path) == "1"
-    assert card_file("00000000:0A:00.0", "power/runtime_status", tmp_path) is None
-    assert card_file("00000000:0B:00.0", "numa_node", tmp_path) is None
-    assert card_file(None, "numa_node", tmp_path) is None
+    assert card_file("00000000:0A:00.0", "power/runtime_status", tmp_path) == ""
+    assert card_file("00000000:0B:00.0", "numa_node", tmp_path) == ""
+    assert card_file(None, "numa_node", tmp_path) == ""

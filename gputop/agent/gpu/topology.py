@@ -145,13 +145,13 @@ def _node(handle: Any, sys: FolderPath, bus_id: str | None) -> int | None:
     nodes = _bits(ask_driver(pynvml.nvmlDeviceGetMemoryAffinity, handle, _WORDS, scope) or ())
     if nodes:
         return nodes[0] if len(nodes) == 1 else None
-    text = card_file(bus_id, "numa_node", sys) or ""
+    text = card_file(bus_id, "numa_node", sys)
     return int(text) if text.isdecimal() else None  # -1: the firmware does not say
 
 
 def _local_cpus(sys: FolderPath, bus_id: str | None) -> Collection[int]:
-    text = card_file(bus_id, "local_cpulist", sys) or ""
-    return [cpu for part in text.split(",") for cpu in _range(part)]
+    parts = card_file(bus_id, "local_cpulist", sys).split(",")
+    return [cpu for part in parts for cpu in _range(part)]
 
 
 def _range(part: str) -> Iterable[int]:

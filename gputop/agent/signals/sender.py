@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
-from gputop.agent.host import read_file
+from gputop.agent.host import read_line
 from gputop.agent.process.holding import has_nodes, holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
@@ -68,7 +68,7 @@ class SignalSender:
         self._audit = Audit(logs)
         self._to_note: list[tuple[Attempt, Verdict]] = []
         self._users = UserNames()
-        self._boot_id = read_file("/proc/sys/kernel/random/boot_id")
+        self._boot_id = read_line("/proc/sys/kernel/random/boot_id")
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None
 
