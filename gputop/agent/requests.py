@@ -100,8 +100,7 @@ class RequestHandler:
     ) -> None:
         """`send` is called from several threads. `frame` is the first one. Without `files` there
         is no audit log."""
-        self._signals = SignalSender(send, memory, files)
-        self.show(frame)
+        self._signals, self._frame = SignalSender(send, memory, frame, files), frame
         answers: dict[type[AnsweredRequest], Callable[[Any, Frame], Reply]] = {
             Probe: partial(_probe, Prober()),
             Detail: lambda detail, _: Reply(request=detail.id, detail=read_detail(detail)),

@@ -29,6 +29,7 @@ from gputop.agent.process.stat import read_stat
 from gputop.agent.signals.audit import audit_path
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, process_of
 from gputop.agent.signals.sender import SignalSender
+from gputop.model.machine.frame import Frame, Host
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import Target, Verdict, signal_name, signal_number
 from gputop.protocol.messages import Reply, Signal
@@ -376,10 +377,13 @@ def test_anothers_process_wants_a_confirmation(here: Machine, start: Start) -> N
         assert verdict(agent, target(program.pid, forced=True))["outcome"] == "exited"
 
 
+NO_GPUS = Frame(host=Host(name="node"), time=0.0)
+
+
 def in_process(*orders: Signal) -> list[Verdict]:
     """What Signals of this process say, when nothing waits."""
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-    signals = SignalSender(replies.put, MemoryWatch(tuple))
+    signals = SignalSender(replies.put, MemoryWatch(tuple), NO_GPUS)
     for order in orders:
         signals.send(order)
     done: dict[str, Reply] = {}
@@ -580,7 +584,7 @@ def test_what_started_gputop_has_no_descendants_to_signal(here: Machine) -> None
 
 
 def test_no_more_than_two_hundred_verdicts_are_kept() -> None:
-    signals = SignalSender(lambda _: None, MemoryWatch(tuple))
+    signals = SignalSender(lambda _: None, MemoryWatch(tuple), NO_GPUS)
     nobody = tuple(Target(ProcessId(5_000_000 + n, 1)) for n in range(150))
     for order in "ab":
         signals.send(Signal(order, nobody, 15, 1.0))
@@ -604,7 +608,7 @@ def test_verdicts_go_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("attempt", "sender"):
         monkeypatch.setattr(f"gputop.agent.signals.{module}.KEPT", 0.3)
     replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-    signals = SignalSender(replies.put, MemoryWatch(tuple))
+    signals = SignalSender(replies.put, MemoryWatch(tuple), NO_GPUS)
     signals.send(Signal("a", (Target(ProcessId(5_000_000, 1)),), 15, 1.0))
     assert [verdict.outcome for verdict in replies.get(timeout=60).verdicts] == ["gone"]
     until(lambda: signals._attempts == [])

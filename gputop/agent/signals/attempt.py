@@ -101,10 +101,8 @@ class Attempt:
             self.process = None
 
 
-def held_by(process: ProcessId, frame: Frame | None) -> tuple[Held, ...]:
+def held_by(process: ProcessId, frame: Frame) -> tuple[Held, ...]:
     """Return what a process holds in a frame; MIG instances of one GPU are added up."""
-    if frame is None:
-        return ()
     ids = (process, ProcessId(process.pid))  # without a start once it has ended
     own = [row for row in frame.processes if row.id in ids]
     holdings = []

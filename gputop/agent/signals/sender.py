@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gputop.agent.gpu.memory_watch import GpuMemory, MemoryWatch
-from gputop.agent.host import read_line
 from gputop.agent.process.holding import has_nodes, holds_gpu
 from gputop.agent.process.stat import every_process
 from gputop.agent.process.users import UserNames
@@ -54,11 +53,11 @@ class SignalSender:
     its request."""
 
     def __init__(
-        self, reply: Callable[[Reply], None], memory: MemoryWatch, logs: bool = True
+        self, reply: Callable[[Reply], None], memory: MemoryWatch, frame: Frame, logs: bool = True
     ) -> None:
-        """`reply` is called in the thread. `logs`: whether there is an audit log."""
-        self._reply, self._memory = reply, memory
-        self._frame: Frame | None = None
+        """`reply` is called in the thread. `frame`: the first. `logs`: whether there is an audit
+        log."""
+        self._reply, self._memory, self._frame = reply, memory, frame
         self._requests: queue.SimpleQueue[Signal | threading.Event] = queue.SimpleQueue()
         self._known: deque[str] = deque(maxlen=_REMEMBERED)
         self._attempts: list[Attempt] = []
@@ -68,7 +67,6 @@ class SignalSender:
         self._audit = Audit(logs)
         self._to_note: list[tuple[Attempt, Verdict]] = []
         self._users = UserNames()
-        self._boot_id = read_line("/proc/sys/kernel/random/boot_id")
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None
 
@@ -152,7 +150,7 @@ class SignalSender:
             self._reply(Reply(request=request.id))
 
     def _attempt(self, request: Signal, target: Target) -> Attempt:
-        rows = self._frame.processes if self._frame else ()
+        rows, boot_id = self._frame.processes, self._frame.host.boot_id
         id_ = target.process
         listed = next((row for row in rows if row.id == id_), None)
         attempt = Attempt(request, target, None if listed is None else listed.command)
@@ -161,7 +159,7 @@ class SignalSender:
         if request.descendants and is_known and all(row.pid != id_.pid for row in rows):
             self._vouched.add(id_)  # a launcher: its PID is from the user, not the driver
         try:
-            if None not in (request.boot_id, self._boot_id) and request.boot_id != self._boot_id:
+            if None not in (request.boot_id, boot_id) and request.boot_id != boot_id:
                 raise NotSentError("identity_changed", _REBOOTED)
             if request.number not in (0, *signal.valid_signals()):
                 raise NotSentError("refused", f"{request.number} is not a signal")
