@@ -16,7 +16,7 @@ from gputop.agent.idle import with_idle_times
 from gputop.agent.probe import Prober
 from gputop.agent.process.cuda_context import read_whole_context
 from gputop.agent.process.detail import is_free, read_detail, read_liveness, read_stack
-from gputop.agent.process.stat import every_process, read_stat
+from gputop.agent.process.stat import ancestors, every_process, read_stat
 from gputop.agent.process.users import UserNames, real_uid, uid_of
 from gputop.agent.signals.sender import SignalSender
 from gputop.errors import UsageError
@@ -160,14 +160,9 @@ def read_candidates(frame: Frame, ancestors: bool) -> tuple[Candidate, ...]:
     )
 
 
-def _ancestors(process: Process, processes: Mapping[int, ProcStat]) -> Iterator[ProcessId]:
-    """Yield the ancestors of a process, each once, whatever changes while they are read."""
-    if process.start_ticks is None:
-        return
-    pid, visited = process.pid, {process.pid}
-    while pid in processes and (pid := processes[pid].parent) in processes and pid not in visited:
-        visited.add(pid)
-        yield ProcessId(pid, processes[pid].start_ticks)
+def _ancestors(process: Process, table: Mapping[int, ProcStat]) -> Iterator[ProcessId]:
+    pids = () if process.start_ticks is None else ancestors(process.pid, table.get)
+    return (ProcessId(pid, table[pid].start_ticks) for pid in pids if pid in table)
 
 
 def _context(request: Context, _: Frame) -> Reply:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from itertools import islice
 
 from gputop.agent.process.mounts import alike
 from gputop.agent.process.procfs import ENVIRON, read_bounded
 from gputop.agent.process.reader import READER, NoAnswerError
-from gputop.agent.process.stat import read_stat
+from gputop.agent.process.stat import ancestors, read_stat
 from gputop.model.machine.environment import (
     NAME,
     ORDER,
@@ -22,6 +23,7 @@ from gputop.model.machine.environment import (
     parse_environ,
     relevant_variables,
 )
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.proc_stat import ProcStat
 
 _MOST = 64
@@ -64,9 +66,7 @@ def descendant_env(
 ) -> dict[int, RelatedProcess | None]:
     """Return, by pid, the descendant of each of `parents` (given with their own variables) that
     shows another mask, or None. When `seconds` are over, the remaining parents are left out."""
-    children: dict[int, list[int]] = {}
-    for pid, stat in table.items():
-        children.setdefault(stat.parent, []).append(pid)
+    children = grouped(table, lambda pid: table[pid].parent)
     end = time.monotonic() + seconds
     descendants: dict[int, RelatedProcess | None] = {}
     for pid, own in parents.items():
@@ -80,12 +80,9 @@ def ancestor_env(pid: int, own: Environ) -> RelatedProcess | None:
     """Return from whom a process that wrote over its variables, as vLLM's and gunicorn's workers
     do, probably has them: the nearest ancestor that did not, if it has a mask and sees the same
     files. One without a mask proves nothing: a shell may set it for its child alone."""
-    parent = pid
-    for _ in range(_MOST if own.missing == "overwritten" else 0):
-        stat = read_stat(parent)
-        if stat is None or stat.parent <= _INIT:
+    for parent in islice(ancestors(pid), _MOST) if own.missing == "overwritten" else ():
+        if parent <= _INIT:
             return None
-        parent = stat.parent
         environ = read_environ(parent)
         if environ.missing != "overwritten":
             fits = NAME in environ.variables and alike(pid, parent)

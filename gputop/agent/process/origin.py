@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
 from gputop.agent.process.procfs import read_cgroup, read_file, read_link
+from gputop.agent.process.stat import ancestors
 from gputop.model.machine.origin import Ancestor, Origin
 from gputop.model.machine.proc_stat import ProcStat
 from gputop.model.machine.text import printable
@@ -43,9 +45,7 @@ def read_origin(
 
 
 def _ancestors(pid: int, stat_of: Callable[[int], ProcStat | None]) -> Iterator[Ancestor]:
-    process = stat_of(pid)
-    for _ in range(_GENERATIONS):
-        parent = process.parent if process else 0
+    for parent in islice(ancestors(pid, stat_of), _GENERATIONS):
         process = stat_of(parent) if parent > 1 else None
         if process is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import psutil
@@ -40,6 +40,14 @@ def read_stats(pids: Iterable[int]) -> dict[int, ProcStat]:
     """Read several processes, by pid, without those that do not exist or do not answer."""
     stats = READER.ask_all(read_stat, pids)
     return {pid: stat for pid, stat in stats.items() if stat is not None}
+
+
+def ancestors(pid: int, stat_of: Callable[[int], ProcStat | None] = read_stat) -> Iterator[int]:
+    """Yield the ancestors of a process, its parent first, each once, whatever changes meanwhile."""
+    visited = {pid}
+    while (stat := stat_of(pid)) and (pid := stat.parent) and pid not in visited:
+        visited.add(pid)
+        yield pid
 
 
 def started(ticks: int) -> float:

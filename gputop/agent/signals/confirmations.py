@@ -11,10 +11,9 @@ Links in /proc are read, never followed: their target belongs to the process, an
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from gputop.agent.process.procfs import read_cgroup, read_link
-from gputop.agent.process.stat import read_stat
+from gputop.agent.process.stat import ancestors
 from gputop.agent.process.users import real_uid
 from gputop.agent.signals.handle import ProcessHandle
 from gputop.model.machine.signals import Caution, Verdict
@@ -25,7 +24,7 @@ def caution_of(process: ProcessHandle) -> Caution | None:
     namespaces."""
     if process.pid == 1:
         return "first"
-    if process.pid in _ancestors():
+    if process.pid in ancestors(os.getpid()):
         return "ancestor"
     others = _of_others(process.pid)
     if others == "container":
@@ -45,12 +44,6 @@ def cautious(verdict: Verdict) -> str:
     if verdict.caution == "unreadable":
         return f"{whose}, and whether it is in a container, or has a GPU open, cannot be read"
     return whose if verdict.caution else ""
-
-
-def _ancestors() -> Iterator[int]:
-    pid = os.getpid()
-    while (stat := read_stat(pid)) and (pid := stat.parent):
-        yield pid
 
 
 def _of_others(pid: int) -> Caution | None:

@@ -28,6 +28,7 @@ from gputop.agent.signals.audit import Audit
 from gputop.agent.signals.confirmations import caution_of, cautious
 from gputop.agent.signals.handle import NotSentError, ProcessHandle, process_of
 from gputop.model.machine.frame import Frame
+from gputop.model.machine.grouped import grouped
 from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.signals import (
     MOST_TARGETS,
@@ -183,9 +184,8 @@ class SignalSender:
         """Return the descendants, parents first: a launcher signalled first does not replace
         children that end. Each is held, and its parent is checked after that. Process 1 and the
         ancestors of gputop are left alone: they may have started everything here."""
-        children: dict[int, list[int]] = {}
-        for pid, stat in every_process().items():
-            children.setdefault(stat.parent, []).append(pid)
+        table = every_process()
+        children = grouped(table, lambda pid: table[pid].parent)
         attempts, pids = list(roots), {attempt.target.process.pid for attempt in roots}
         for above in attempts:
             whole = above.process is None or above.verdict.caution in ("first", "ancestor")
