@@ -93,7 +93,6 @@ class ProcessReader:
     def __init__(self) -> None:
         self._control: socket.socket | None = None
         self._keeper: int | None = None
-        self._has_stopped = False
         self._status: int | None = None
         """The exit status of the keeper, once it has ended by itself."""
         self._marks = memoryview(b"")
@@ -128,15 +127,14 @@ class ProcessReader:
 
     def stop(self) -> None:
         """End the keeper and the workers, before the agent ends: a process 1 may not reap them."""
-        if self._control is None or self._keeper is None:
+        keeper, self._keeper = self._keeper, None  # whose end is no error from now on
+        if self._control is None or keeper is None:
             return
-        self._has_stopped = True
         self._control.close()
         end = time.monotonic() + _END_TIMEOUT
         with suppress(ChildProcessError):
-            while os.waitpid(self._keeper, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+            while os.waitpid(keeper, os.WNOHANG)[0] == 0 and time.monotonic() < end:
                 time.sleep(0.001)
-        self._keeper = None
 
     def is_silent(self, pid: int, basic: bool = False) -> bool:
         """Return whether a process has not answered lately; `basic`: not even of its `stat`."""
@@ -272,10 +270,10 @@ class ProcessReader:
 
     def _check_keeper(self) -> None:
         """Raise KeeperEndedError if the keeper has ended."""
-        if self._keeper is None or self._has_stopped:
+        if (keeper := self._keeper) is None:
             return
         with suppress(ChildProcessError):  # it was waited for
-            pid, status = os.waitpid(self._keeper, os.WNOHANG)
+            pid, status = os.waitpid(keeper, os.WNOHANG)
             if pid:
                 self._status = os.waitstatus_to_exitcode(status)
         if self._status is not None:
