@@ -10,21 +10,15 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo
 
-from gputop.protocol.codec import UNREADABLE, decoder, fail, reason
+from gputop.protocol.codec import UNREADABLE, decoder, encode, fail, reason
 from gputop.protocol.harmless import harmless, is_harmless
-
-IDS = "id"
-"""The name of the column with the ids of the rows."""
 
 
 class DeclaredColumn(NamedTuple):
-    """A column that is declared."""
-
     at: int
     """Its place among all."""
-    kind: Any
-    decode: Callable[[msgspec.Raw], Any]
-    """Returns its value, which is of that type. A MsgspecError of another one."""
+    decode: Callable[[bytes | msgspec.Raw], Any]
+    """Returns its value. A MsgspecError for one of another type."""
     default: Any
     """What its rows have without it."""
 
@@ -36,9 +30,9 @@ def declared(columns: Iterable[tuple[str, FieldInfo, bool]]) -> dict[str, Declar
         name: (_column_type(field.type, may_lack), _default(field))
         for name, field, may_lack in columns
     }
-    kinds[IDS] = Any, ()
+    kinds["id"] = Any, ()
     return {
-        name: DeclaredColumn(at, kind, decoder(kind).decode, default)
+        name: DeclaredColumn(at, decoder(kind).decode, default)
         for at, (name, (kind, default)) in enumerate(kinds.items())
     }
 
@@ -102,4 +96,4 @@ class Columns:
 
 
 def _cleaned(column: DeclaredColumn, raw: msgspec.Raw) -> Any:
-    return msgspec.convert(harmless(msgspec.json.decode(raw)), column.kind)
+    return column.decode(encode(harmless(msgspec.json.decode(raw))))
