@@ -24,7 +24,7 @@ from gputop.agent.problems import NO_GPU, NOT_ASKED, not_answering, problem_of, 
 from gputop.agent.process.enrichment import Enricher, Enrichment, EnrichmentRequest
 from gputop.agent.process.namespaces import NUMBERING
 from gputop.agent.process.processes import ProcessCache
-from gputop.agent.reserved import TIMEOUT, ReservationReader
+from gputop.agent.reserved import ReservationReader
 from gputop.agent.slurm import SlurmReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
@@ -41,8 +41,8 @@ _SETTLE = 0.1
 """Seconds between two readings of processes' CPU time, for a single frame."""
 _ENRICHMENT_TIMEOUT = 0.02
 """Seconds that a tick waits for the enrichment of new processes; a later frame may have it."""
-_JOBS_TIMEOUT = 0.05
-"""Seconds that a tick waits for what Slurm's jobs hold; a later frame may have it."""
+_TAKEN_TIMEOUT = 0.05
+"""Seconds that a tick waits for the reservations, and for what Slurm's jobs hold; likewise."""
 _NAMES_TIMEOUT = 0.5
 """Seconds to wait for the names of containers, for a single frame."""
 
@@ -205,7 +205,7 @@ class Collector:
         if settle:
             again = time.monotonic() + _SETTLE
             self._enrich(readings, by_pid, 0.0)  # runs meanwhile
-            self._host.prepare()
+            self._host.read()  # CPU use is measured from here on
         if settle and by_pid:
             time.sleep(max(0.0, again - time.monotonic()))
             by_pid = self._processes.read(pids, timeout, every=True)
@@ -215,8 +215,8 @@ class Collector:
             self._enricher.settle(_NAMES_TIMEOUT)
             enrichment = self._enrich(readings, by_pid, timeout)
         idle = None if settle else self._idle
-        reserved = self._reservations.read(timeout if settle else TIMEOUT)
-        jobs = self._slurm.read(timeout if settle else _JOBS_TIMEOUT)
+        wait = timeout if settle else _TAKEN_TIMEOUT
+        reserved, jobs = self._reservations.read(wait), self._slurm.read(wait)
         cycle = FrameBuilder(
             by_pid, self._processes.silent, enrichment, idle, self._host.nested, reserved, jobs
         )

@@ -26,7 +26,7 @@ _LEAST = 0.05
 
 
 class HostFacts:
-    """Reads the host. CPU use is measured since the `read` before, or since `prepare`."""
+    """Reads the host. CPU use is measured since the `read` before."""
 
     def __init__(self) -> None:
         self.nested = not in_first_namespace()
@@ -49,11 +49,6 @@ class HostFacts:
             memory_total=memory.total,
             memory_used=memory.total - memory.available,
         )
-
-    def prepare(self) -> None:
-        """Start to measure CPU use."""
-        psutil.cpu_percent()
-        self._counted = time.monotonic()
 
 
 @cache

@@ -11,8 +11,6 @@ from gputop.model.machine.gpu import Reservation
 from gputop.reservations.folder import may_be_any
 from gputop.reservations.locks import LockFile, read_locks
 
-TIMEOUT = 0.05
-"""Seconds that a tick waits for the reservations."""
 _SHARE = 50
 """The wait between two readings is at least this many times the CPU time of the last one: two
 percent of a core, whatever users put into the folder."""
