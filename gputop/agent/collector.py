@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pynvml
 from msgspec.structs import replace
@@ -29,7 +30,6 @@ from gputop.agent.slurm import SlurmReader
 from gputop.agent.worker import Worker, ask_all
 from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
-from gputop.model.machine.topology import Links, Topology
 from gputop.protocol.messages import Preview
 
 _NO_DRIVER = Driver(None, None, 0)
@@ -61,23 +61,26 @@ class Collector:
     ) -> None:
         self._asks_driver, self._asks_links = driver, links
         self._hasty, self._brief = hasty, brief
-        self._opener: Worker[Driver | Problem] = Worker("driver", self._open, unreadable)
-        self._driver = _NO_DRIVER
         self._events: XidEvents | None = None
-        self.gpus: Sequence[GpuReader] = ()
-        """The readers of the current GPUs; for any thread."""
-        self._links: Worker[Links] | None = None
-        self._topology: Worker[Topology] | None = None
-        self._placed: set[tuple[int, int | None]] = set()
-        """The GPUs that had answered when links and topology were asked for, and how many of their
-        NVLinks were in use."""
+        self._forget_driver()
         self._host = HostFacts()
         self._processes = ProcessCache()
         self._enricher = Enricher(brief)
         self._enrichment_timeout = 0.0  # the first frame is urgent
-        self._idle = IdleTimes()
         self._reservations, self._slurm = ReservationReader(), SlurmReader()
         self._inside = NestedNamespace() if self._host.nested else None
+
+    def _forget_driver(self) -> None:
+        """Begin anew with what is known of a driver and its GPUs."""
+        self._opener: Worker[Driver | Problem] = Worker("driver", self._open, unreadable)
+        self._driver, self._idle = _NO_DRIVER, IdleTimes()
+        self.gpus: Sequence[GpuReader] = ()
+        """The readers of the current GPUs; for any thread."""
+        self._links = Worker("links", lambda: read_links(self._places()))
+        self._topology = Worker("topology", lambda: read_topology(self._places()))
+        self._placed: set[tuple[int, int | None]] | None = None
+        """The GPUs that had answered when links and topology were asked for, and how many of their
+        NVLinks were in use."""
 
     def collect(self, interval: float | None, timeout: float, settle: bool = False) -> Frame:
         """Return a Frame; the driver has `timeout` seconds to open, and its GPUs as long to answer.
@@ -106,8 +109,8 @@ class Collector:
             cuda_version=self._driver.cuda_version,
             gpus=gpus,
             processes=processes,
-            links=None if self._links is None else self._links.latest,
-            topology=None if self._topology is None else self._topology.latest,
+            links=self._links.latest,
+            topology=self._topology.latest,
             problem=problem,
         )
 
@@ -154,14 +157,11 @@ class Collector:
             for gpu in self.gpus
             if gpu.worker.answered and gpu.handle is not None
         }
-        if self._links is None or self._topology is None:
-            self._links = Worker("links", lambda: read_links(self._places()))
-            self._topology = Worker("topology", lambda: read_topology(self._places()))
-        elif ready <= self._placed or self._links.busy or self._topology.busy:
-            return
-        self._placed = ready
-        self._links.ask()
-        self._topology.ask()
+        is_known = self._placed is not None and ready <= self._placed
+        if not (is_known or self._links.busy or self._topology.busy):
+            self._placed = ready
+            self._links.ask()
+            self._topology.ask()
 
     def _places(self) -> list[PlacedGpu]:
         return [
@@ -179,13 +179,10 @@ class Collector:
         busy = any(gpu.worker.busy for gpu in self.gpus)
         codes = {gpu.latest.code for gpu in self.gpus if not gpu.worker.busy}
         if codes and codes <= DRIVER_GONE:
-            for worker in (*(gpu.worker for gpu in self.gpus), self._links, self._topology):
-                if worker is not None:
-                    worker.end()
-            self._driver, self.gpus = _NO_DRIVER, ()
-            self._links = self._topology = None
-            self._placed, self._idle = set(), IdleTimes()
-            self._opener.reset()
+            workers: list[Worker[Any]] = [self._opener, self._links, self._topology]
+            for worker in (*workers, *(gpu.worker for gpu in self.gpus)):
+                worker.end()
+            self._forget_driver()
             return problem_of(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if codes == {pynvml.NVML_ERROR_NO_PERMISSION} and not busy:
             return problem_of(pynvml.NVML_ERROR_NO_PERMISSION)

@@ -115,7 +115,7 @@ class IdleRecord:
     def __init__(self) -> None:
         self._due = 0.0
         self._record: _Record | None = None
-        self._writer: Worker[None] | None = None
+        self._writer = Worker("idle record", self._write)
 
     def keep(self, frame: Frame) -> None:
         """Write the idle times of a frame, at most every `_EVERY` seconds."""
@@ -126,7 +126,6 @@ class IdleRecord:
         if not idle and self._record is None:
             return
         self._due = now + _EVERY
-        self._writer = self._writer or Worker("idle record", self._write)
         if not self._writer.busy:
             me = read_stat(os.getpid())
             start = me.start_ticks if me else 0

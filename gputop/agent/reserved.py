@@ -26,7 +26,7 @@ class ReservationReader:
     costs next to nothing."""
 
     def __init__(self) -> None:
-        self._worker: Worker[list[LockFile]] | None = None
+        self._worker = Worker("reservations", self._read)
         self._users = UserNames()
         self._due = 0.0
         self.unknown = False
@@ -37,7 +37,6 @@ class ReservationReader:
         if not may_be_any():
             self.unknown = False
             return {}
-        self._worker = self._worker or Worker("reservations", self._read)
         if time.monotonic() >= self._due:
             self._worker.ask()
         self._worker.wait(time.monotonic() + timeout)

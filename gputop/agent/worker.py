@@ -37,12 +37,11 @@ class Worker(Generic[T]):
         self.asked = time.monotonic()
         self.answered: float | None = None
         self._name, self._call, self._failed = name, call, failed
-        self._ended = False
+        self._is_started = self._ended = False
         # Bare locks, which any thread may release: a semaphore and an event take many times as long
         # to wake a thread, and a tick wakes a dozen.
         self._wanted, self._idle = threading.Lock(), threading.Lock()
         self._wanted.acquire()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
     def busy(self) -> bool:
@@ -54,7 +53,10 @@ class Worker(Generic[T]):
         return self.answered is not None and self.answered - self.asked < _QUICK
 
     def ask(self) -> None:
-        """Start a call, unless one is under way: calls never overlap."""
+        """Start a call, with the first the thread, unless one is under way: they never overlap."""
+        if not self._is_started:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            self._is_started = True
         if self._idle.acquire(blocking=False):
             self.asked = time.monotonic()
             self._wanted.release()
@@ -65,10 +67,6 @@ class Worker(Generic[T]):
             return False
         self._idle.release()
         return True
-
-    def reset(self) -> None:
-        """Forget the last answer. Only for an idle worker."""
-        self.latest, self.answered = None, None
 
     def end(self) -> None:
         """End the thread as soon as its call comes back. Call it once."""
