@@ -17,7 +17,7 @@ from gputop.agent.frame_builder import FrameBuilder, GpuReading, is_dubious
 from gputop.agent.gpu.driver import DRIVER_GONE, Driver, close_driver, open_driver
 from gputop.agent.gpu.events import XidEvents
 from gputop.agent.gpu.reader import GpuReader, GpuSample
-from gputop.agent.gpu.topology import PlacedGpu, links_in_use, read_links, read_topology
+from gputop.agent.gpu.topology import links_in_use, read_links, read_topology
 from gputop.agent.host import HostFacts
 from gputop.agent.idle import IdleTimes
 from gputop.agent.nested import NestedNamespace
@@ -76,8 +76,8 @@ class Collector:
         self._driver, self._idle = _NO_DRIVER, IdleTimes()
         self.gpus: Sequence[GpuReader] = ()
         """The readers of the current GPUs; for any thread."""
-        self._links = Worker("links", lambda: read_links(self._places()))
-        self._topology = Worker("topology", lambda: read_topology(self._places()))
+        self._links = Worker("links", lambda: read_links([gpu.place for gpu in self.gpus]))
+        self._topology = Worker("topology", lambda: read_topology([gpu.place for gpu in self.gpus]))
         self._placed: set[tuple[int, int | None]] | None = None
         """The GPUs that had answered when links and topology were asked for, and how many of their
         NVLinks were in use."""
@@ -162,17 +162,6 @@ class Collector:
             self._placed = ready
             self._links.ask()
             self._topology.ask()
-
-    def _places(self) -> list[PlacedGpu]:
-        return [
-            PlacedGpu(
-                gpu.handle,
-                gpu.latest.values.get("pci_bus_id"),
-                gpu.latest.values.get("numa_node"),
-                gpu.link_states,
-            )
-            for gpu in self.gpus
-        ]
 
     def _lost_driver(self) -> Problem | None:
         """Return the problem that all GPUs report. A driver that is gone is opened anew later."""

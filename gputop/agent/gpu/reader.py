@@ -19,6 +19,7 @@ from gputop.agent.gpu.health import EccSection, HealthSection
 from gputop.agent.gpu.lists import GpuProcess, ProcessLists, Utilization
 from gputop.agent.gpu.mig_devices import MigDevices, cores, read_memory
 from gputop.agent.gpu.sections import Sections, only, values_of
+from gputop.agent.gpu.topology import PlacedGpu
 from gputop.agent.gpu.traffic import NvlinkSection, PcieSection
 from gputop.agent.host import card_file, is_wsl
 from gputop.agent.worker import Worker
@@ -174,6 +175,11 @@ class GpuReader:
     def link_states(self) -> Sequence[int] | None:
         """The states (NVML_NVLINK_STATE_*) of its NVLinks; None until they are known."""
         return self._nvlinks.states
+
+    @property
+    def place(self) -> PlacedGpu:
+        bus_id, node = self._fixed.get("pci_bus_id"), self._fixed.get("numa_node")
+        return PlacedGpu(self.handle, bus_id, node, self.link_states)
 
     def read_memory(self) -> tuple[int | None, frozenset[int]]:
         """Return the bytes in use and the listed PIDs, from another thread than the worker's.
