@@ -11,9 +11,10 @@ import os
 import time
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gputop.agent.gpu.lists import Utilization
 from gputop.agent.process.stat import read_stat
@@ -21,6 +22,7 @@ from gputop.agent.worker import Worker
 from gputop.deadline import within
 from gputop.files import Folder, UnsafeFileError, open_folder, xdg_folder
 from gputop.model.machine.frame import Frame, Process
+from gputop.model.machine.gpu import Gpu
 from gputop.model.machine.process_id import ProcessId
 
 _EVERY = 10.0
@@ -44,6 +46,7 @@ _LAST_TIMEOUT = 0.1
 _RecordKey = tuple[str, ProcessId | None]
 """UUID of the GPU, and the process; None is the GPU itself."""
 _Idle = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+R = TypeVar("R", Gpu, Process)
 
 
 class IdleTimes:
@@ -159,19 +162,13 @@ def with_idle_times(frame: Frame) -> Frame:
         recorded = within(_TIMEOUT, lambda: _recorded(frame.host.boot_id))
     if not recorded:
         return frame
-    gpus = (
-        msgspec.structs.replace(gpu, idle_for=0.0 if gpu.utilization else seconds)
-        if gpu.uuid and (seconds := recorded.get((gpu.uuid, None))) is not None
-        else gpu
-        for gpu in frame.gpus
-    )
-    processes = (
-        msgspec.structs.replace(process, idle_for=0.0 if _works(process) else seconds)
-        if (seconds := recorded.get(_key(process))) is not None
-        else process
-        for process in frame.processes
-    )
-    return msgspec.structs.replace(frame, gpus=tuple(gpus), processes=tuple(processes))
+    gpus = (_idle(gpu, recorded.get((gpu.uuid or "", None)), gpu.utilization) for gpu in frame.gpus)
+    processes = (_idle(row, recorded.get(_key(row)), _works(row)) for row in frame.processes)
+    return replace(frame, gpus=tuple(gpus), processes=tuple(processes))
+
+
+def _idle(row: R, seconds: float | None, works: object) -> R:
+    return row if seconds is None else replace(row, idle_for=0.0 if works else seconds)
 
 
 def _idle_times(frame: Frame) -> Iterator[tuple[_RecordKey, float]]:
