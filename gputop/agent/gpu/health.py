@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
@@ -86,8 +86,8 @@ def _pending(repairs: list[int] | None) -> bool | None:
     return None if not flags or None in flags else False
 
 
-def _first_flag(words: Sequence[int] | None) -> bool | None:
-    return None if words is None else validate.flag(words[0])
+def _flag_at(index: int) -> Callable[[Sequence[int] | None], bool | None]:
+    return lambda words: None if words is None else validate.flag(words[index])
 
 
 class HealthSection(Section):
@@ -97,7 +97,7 @@ class HealthSection(Section):
     fields = {"recovery_action": (_ACTIONS.get, _RECOVERY_ACTION)}
     slow_calls = {
         "repair_pending": (_pending, _repair),
-        "unrepairable_memory": (_first_flag, _unrepairable),
+        "unrepairable_memory": (_flag_at(0), _unrepairable),
         ("fabric_state", "fabric_health", "fabric_cluster"): (_fabric_values, _fabric),
     }
 
@@ -115,10 +115,6 @@ _EXCEEDED = 23
 
 def _count(pages: Sequence[object] | None) -> int | None:
     return None if pages is None else len(pages)
-
-
-def _exceeded(status: Sequence[int] | None) -> bool | None:
-    return None if status is None else validate.flag(status[_EXCEEDED])
 
 
 def _modes(current_and_pending: Sequence[int] | None) -> tuple[bool | None, ...]:
@@ -145,7 +141,7 @@ class EccSection(Section):
         "aggregate_uncorrected": (
             validate.counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC
         ),
-        "sram_threshold_exceeded": (_exceeded, _sram_status),
+        "sram_threshold_exceeded": (_flag_at(_EXCEEDED), _sram_status),
         ("enabled", "pending"): (_modes, pynvml.nvmlDeviceGetEccMode),
     }  # fmt: skip
     rows = {
