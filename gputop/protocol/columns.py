@@ -84,7 +84,8 @@ class Columns:
         for name in changed:
             column, raw = self._declared[name], columns[name]
             try:
-                self.values[column.at] = column.decode(raw) if is_clean else _cleaned(column, raw)
+                clean = raw if is_clean else encode(harmless(msgspec.json.decode(raw)))
+                self.values[column.at] = column.decode(clean)
             except UNREADABLE as error:
                 fail(f"sent numbers that are none: {name}: {reason(error)}")
             before[name] = raw.copy()  # or it would keep the whole line
@@ -93,7 +94,3 @@ class Columns:
             self.values[self._declared[name].at] = self._declared[name].default
             del before[name]
         return {self._declared[name].at for name in (*changed, *gone)}
-
-
-def _cleaned(column: DeclaredColumn, raw: msgspec.Raw) -> Any:
-    return column.decode(encode(harmless(msgspec.json.decode(raw))))
