@@ -78,7 +78,6 @@ class FrameBuilder(msgspec.Struct, frozen=True):
             reservation=self.reservations.get(values.get("uuid", "")),
             slurm_job=None if values.get("mig_mode") else self.jobs.get(values.get("minor", -1)),
             stale_for=reading.stale_for,
-            error=sample.error,
         )
 
     def _mig(self, devices: tuple[MigDevice, ...] | None) -> tuple[MigDevice, ...] | None:
@@ -127,12 +126,10 @@ class FrameBuilder(msgspec.Struct, frozen=True):
 
 
 def _state(reading: GpuReading) -> GpuState:
-    if reading.sample.error is not None:
-        return "lost"
-    if reading.stale_for is not None:
-        return overdue_state(reading.stale_for)
     state: GpuState = reading.sample.values.get("state", "answers")
-    return state
+    if state == "lost" or reading.stale_for is None:
+        return state
+    return overdue_state(reading.stale_for)
 
 
 def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | None:

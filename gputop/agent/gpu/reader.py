@@ -126,7 +126,6 @@ class GpuSample(msgspec.Struct, frozen=True):
     unassigned: bool = False
     """Whether samples show work that may be of any of the processes; see `agent.nested`."""
     code: int = 0
-    error: str | None = None
     listed: float | None = None
     """When the driver was asked for the processes, in seconds since the boot (CLOCK_BOOTTIME, as
     /proc counts the starts of processes)."""
@@ -160,7 +159,9 @@ class GpuReader:
         self._sections = Sections(sections)
         self._gpm = GpmSection()
         self._mig_devices = MigDevices()
-        self.worker = Worker(f"gpu {index}", self._read, self._failed)
+        self.worker = Worker(
+            f"gpu {index}", self._read, lambda words: self._lost(f"{UNREADABLE}: {words}")
+        )
 
     @property
     def latest(self) -> GpuSample:
@@ -202,15 +203,12 @@ class GpuReader:
             return self._read_all()
         except pynvml.NVMLError as error:
             self._gpm.reset()
-            return self._without_values(printable(str(error), 120), error.value)
+            return self._lost(printable(str(error), 120), error.value)
 
-    def _failed(self, words: str) -> GpuSample:
-        """Return the sample for a `_read` that raised an unexpected error."""
-        return self._without_values(f"{UNREADABLE}: {words}")
-
-    def _without_values(self, error: str, code: int = 0) -> GpuSample:
+    def _lost(self, error: str, code: int = 0) -> GpuSample:
         self.handle, self._in_use = None, False
-        return GpuSample(values={"index": self.index, **self._fixed}, code=code, error=error)
+        values = {"index": self.index, **self._fixed, "state": "lost", "error": error}
+        return GpuSample(values=values, code=code)
 
     def _read_all(self) -> GpuSample:
         hasty, self._hasty = self._hasty, False
@@ -272,7 +270,8 @@ class GpuReader:
         """Read the slow values. After a switch of MIG mode a card supports other calls."""
         # Set before the reading: a `refresh` during it asks for another one.
         self._slow_due, self._cycle = time.monotonic() + _SLOW_SECONDS, 0
-        before, self._slow = self._slow, self._read_slow()
+        slow = {**values_of(self._ask, self._slow_calls), "mig_mode": self._mig_mode()}
+        before, self._slow = self._slow, slow
         if before and before["mig_mode"] != self._slow["mig_mode"]:
             self._absent.clear()
             self._sections.reset()
@@ -288,9 +287,6 @@ class GpuReader:
         """Return the memory; empty for an integrated GPU, as some drivers report the machine's."""
         integrated = self._identity.capability in INTEGRATED
         return {} if integrated else read_memory(self._ask)
-
-    def _read_slow(self) -> dict[str, Any]:
-        return {**values_of(self._ask, self._slow_calls), "mig_mode": self._mig_mode()}
 
     def _read_fast(self) -> dict[str, Any]:
         rates = self._ask(pynvml.nvmlDeviceGetUtilizationRates)
