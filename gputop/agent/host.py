@@ -64,9 +64,8 @@ def nvidia_cards(sys: FolderPath = "/sys") -> tuple[PciCard, ...]:
     bus = f"{sys}/bus/pci/devices"
     for bus_id in sorted(os.listdir(bus)) if os.path.isdir(bus) else ():
         device = f"{bus}/{bus_id}"
-        if read_line(f"{device}/vendor") != _NVIDIA:
-            continue
-        if not read_line(f"{device}/class").startswith(_DISPLAY_CLASS):
+        is_display = read_line(f"{device}/class").startswith(_DISPLAY_CLASS)
+        if not is_display or read_line(f"{device}/vendor") != _NVIDIA:
             continue
         driver = os.path.realpath(f"{device}/driver")
         cards.append(

@@ -87,11 +87,8 @@ class IdentitySection(Section):
         "architecture": (_ARCHITECTURES.get, pynvml.nvmlDeviceGetArchitecture),
         "virtualization": (_VIRTUALIZATION.get, pynvml.nvmlDeviceGetVirtualizationMode),
     }
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.capability: str | None = None
-        """The compute capability, which the reader of the GPU needs before all else."""
+    capability: str | None = None
+    """The compute capability, which the reader of the GPU needs before all else."""
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
         return {"compute_capability": self.capability}

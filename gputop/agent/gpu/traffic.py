@@ -130,11 +130,11 @@ class NvlinkSection(Section):
     name, kind, every, slow = "nvlink", sections.Nvlink, QUICK, RARELY
     fields = {"tx": (validate.counter, _TX), "rx": (validate.counter, _RX)}
     slow_fields = {"up": (_LINK_COUNT, *_LINK_STATES), "errors": _ERRORS}
+    states: list[int] | None = None
+    """The states (NVML_NVLINK_STATE_*) of all links; None before the first reading."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.states: list[int] | None = None
-        """The states (NVML_NVLINK_STATE_*) of all links; None before the first reading."""
         self._tx, self._rx = CounterRate(_KIB), CounterRate(_KIB)
 
     def other_values(self, ask: Ask, fields: Fields, now: float) -> dict[str, Any]:
