@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -35,8 +35,9 @@ class ContainerNames:
         self._due: dict[str, Container] = {}
         self._worker = Worker("containers", self._ask)
 
-    def prepare(self, containers: Iterable[Container]) -> None:
-        """Ask for the names of new containers, and again after a minute without an answer."""
+    def prepare(self, containers: Iterable[Container]) -> Mapping[str, Container]:
+        """Ask for the names of new containers, and again after a minute without an answer. Return
+        those that have their name and image, by id."""
         now = time.monotonic()
         due = {
             container.id: container
@@ -47,13 +48,10 @@ class ContainerNames:
         if due and not self._worker.busy:
             self._due = due
             self._worker.ask()
+        return self._named
 
     def wait(self, seconds: float) -> None:
         self._worker.wait(time.monotonic() + seconds)
-
-    def named(self, container: Container) -> Container:
-        """Return the container with its name and image, or as it is while they are unknown."""
-        return self._named.get(container.id, container)
 
     def has_no_answer(self, container: Container) -> bool:
         """Return whether a container was asked for in vain; `prepare` asks again after a minute."""

@@ -218,10 +218,9 @@ class Enricher:
 
     def _name_containers(self) -> None:
         nameless = self._nameless()
-        self._names.prepare(container for _, container in nameless)
+        names = self._names.prepare(container for _, container in nameless)
         for process, container in nameless:
-            named = self._names.named(container)
-            if named is not container:
+            if (named := names.get(container.id)) is not None:
                 process.origin = msgspec.structs.replace(process.origin, container=named)
 
     def _nameless(self) -> list[tuple[_EnrichedProcess, Container]]:
