@@ -26,15 +26,14 @@ class DeclaredColumn(NamedTuple):
 def declared(columns: Iterable[tuple[str, FieldInfo, bool]]) -> dict[str, DeclaredColumn]:
     """Return columns by their names, the ids last. Each is given with its name, its field, and
     whether some rows may have no such value."""
-    kinds = {
-        name: (_column_type(field.type, may_lack), _default(field))
-        for name, field, may_lack in columns
-    }
-    kinds["id"] = Any, ()
-    return {
-        name: DeclaredColumn(at, decoder(kind).decode, default)
-        for at, (name, (kind, default)) in enumerate(kinds.items())
-    }
+    by_name: dict[str, DeclaredColumn] = {}
+    for name, field, may_lack in columns:
+        decode = decoder(_column_type(field.type, may_lack)).decode
+        is_made = field.default is msgspec.NODEFAULT
+        default = field.default_factory() if is_made else field.default
+        by_name[name] = DeclaredColumn(len(by_name), decode, default)
+    by_name["id"] = DeclaredColumn(len(by_name), decoder(Any).decode, ())
+    return by_name
 
 
 def _is_array(kind: Any) -> bool:
@@ -51,11 +50,6 @@ def _column_type(kind: Any, may_lack: bool) -> Any:
     are arrays themselves are always in a list. `may_lack`: some rows may have no such value."""
     value = kind.__origin__ if get_origin(kind) is Annotated else kind
     return _column_of(value | None if may_lack else value, value)
-
-
-def _default(field: FieldInfo) -> Any:
-    is_made = field.default is msgspec.NODEFAULT
-    return field.default_factory() if is_made else field.default
 
 
 class Columns:

@@ -67,7 +67,9 @@ def _harmless(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value, MAX_TEXT)
     if isinstance(value, int | float):
-        return value if -MAX_NUMBER <= value <= MAX_NUMBER else _cut(value)
+        if -MAX_NUMBER <= value <= MAX_NUMBER:
+            return value
+        return type(value)(MAX_NUMBER if value > 0 else -MAX_NUMBER)
     if isinstance(value, msgspec.Struct):
         return _harmless_struct(value)
     if isinstance(value, dict):
@@ -108,10 +110,6 @@ def _of_bounded_length(value: Any) -> Any:
         clean = {printable(name, _MAX_NAME): text for name, text in value.items()}
         return value if clean.keys() == value.keys() else clean
     return value
-
-
-def _cut(number: float) -> float:
-    return type(number)(MAX_NUMBER if number > 0 else -MAX_NUMBER)
 
 
 def check_topology(links: Sequence[Sequence[Any]] | None, topology: Topology | None) -> None:
