@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -237,23 +237,19 @@ def _name(pid: int) -> str:
     return f"{pid}.idle"
 
 
-def _folder(make: bool = False) -> Folder:
-    """Return the records' folder. OSError if it is a link, not ours, or open to others."""
+@contextmanager
+def _folder(make: bool = False) -> Iterator[Folder]:
+    """Open the records' folder. OSError if it is a link, not ours, or open to others."""
     base, me = xdg_folder("XDG_RUNTIME_DIR", ""), os.geteuid()
     if _is_ours(base):
         name = "gputop"
     else:
         base, name = ("/tmp", f"gputop-{me}") if me else ("/run", "gputop")
-    with open_folder(base) as above:
-        folder = above.below(name, make)
-    try:
+    with open_folder(base) as above, above.below(name, make) as folder:
         folder.check_ours()
         if os.fstat(folder.descriptor).st_mode & 0o077:
             raise UnsafeFileError(folder.path, "is open to others")
-    except BaseException:
-        folder.close()
-        raise
-    return folder
+        yield folder
 
 
 def _is_ours(path: str) -> bool:
