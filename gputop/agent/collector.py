@@ -216,7 +216,7 @@ class Collector:
             # Taken before `latest`: a GPU that answers in between still counts as late.
             stale_for, answered = _stale_for(gpu.worker), gpu.worker.answered
             events = None if answered is None else self._events
-            xids = None if events is None else events.xids(gpu.index)
+            xids = None if events is None else events.heard.get(gpu.index)
             reading = GpuReading(gpu.latest, answered, stale_for, xids)
             if reading.sample.code != pynvml.NVML_ERROR_NO_PERMISSION:
                 yield reading

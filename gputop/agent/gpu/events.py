@@ -37,14 +37,11 @@ class XidEvents:
 
     def __init__(self, devices: Sequence[GpuReader]) -> None:
         self._devices = devices
-        self._heard: dict[int, tuple[Xid, ...]] = {}
+        self.heard: dict[int, tuple[Xid, ...]] = {}
+        """The XIDs of each GPU that reports them, by its index, the newest last."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
-
-    def xids(self, index: int) -> tuple[Xid, ...] | None:
-        """Return a GPU's XIDs, the newest last; None if the driver does not report them."""
-        return self._heard.get(index)
 
     def end(self) -> None:
         """End the thread, and wait a little until it has left the driver."""
@@ -57,11 +54,11 @@ class XidEvents:
                 self._listen()
             except pynvml.NVMLError as error:
                 if error.value not in GPU_GONE:  # refused, or there is no driver any more
-                    self._heard = {index: xids for index, xids in self._heard.items() if xids}
+                    self.heard = {index: xids for index, xids in self.heard.items() if xids}
                     return
             except Exception as error:  # noqa: BLE001 - it tries again, after a while
                 log_once("events", error)
-            if not self._heard:
+            if not self.heard:
                 return
             self._over.wait(_AGAIN)
 
@@ -98,7 +95,7 @@ class XidEvents:
                     continue
                 indices[_address(handle)] = device.index if reports else None
                 if reports:
-                    self._heard.setdefault(device.index, ())
+                    self.heard.setdefault(device.index, ())
         return late
 
     def _wait(self, events: Any, indices: _Indices) -> None:
@@ -114,7 +111,7 @@ class XidEvents:
             return
         if event.eventType == _XID:
             xid = Xid(int(event.eventData), round(time.time(), 3))
-            self._heard[index] = (*self._heard[index], xid)[-_MOST:]
+            self.heard[index] = (*self.heard[index], xid)[-_MOST:]
         self._devices[index].refresh()
 
 

@@ -54,7 +54,7 @@ class MemoryWatch:
     def _read(self, uuid: str) -> GpuMemory | None:
         asked = time.monotonic()
         for gpu in self._gpus():
-            if gpu.uuid == uuid:
+            if gpu.latest.values.get("uuid") == uuid:
                 with suppress(pynvml.NVMLError):  # it is lost, and the frames say so
                     return GpuMemory(asked, *gpu.read_memory())
         return None

@@ -168,11 +168,6 @@ class GpuReader:
         return self.worker.latest or GpuSample({"index": self.index})
 
     @property
-    def uuid(self) -> str | None:
-        """The GPU's UUID; None until it is known."""
-        return self._fixed.get("uuid")
-
-    @property
     def link_states(self) -> Sequence[int] | None:
         """The states (NVML_NVLINK_STATE_*) of its NVLinks; None until they are known."""
         return self._nvlinks.states
