@@ -100,12 +100,11 @@ class XidEvents:
 
     def _wait(self, events: Any, indices: _Indices) -> None:
         try:
-            self._handle(pynvml.nvmlEventSetWait_v2(events, _WAIT_MS), indices)
+            event = pynvml.nvmlEventSetWait_v2(events, _WAIT_MS)
         except pynvml.NVMLError as error:
             if error.value != pynvml.NVML_ERROR_TIMEOUT:
                 raise
-
-    def _handle(self, event: Any, indices: _Indices) -> None:
+            return
         index = indices.get(_address(event.device))
         if index is None:
             return

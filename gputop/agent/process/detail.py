@@ -142,16 +142,10 @@ def read_liveness(asked: ProcessId, users: UserNames) -> ProcessLiveness:
         process=ProcessId(pid, stat.start_ticks),
         state="running",
         start_time=started(stat.start_ticks),
-        user=_user(pid, users) if is_new else None,
+        user=users.name_now(real_uid(pid)) if is_new else None,
         # While a process waits in the kernel, reading its command line may wait with it.
         command=command_of(pid, stat) if is_new and stat.state != "D" else None,
     )
-
-
-def _user(pid: int, users: UserNames) -> str | None:
-    uid = real_uid(pid)
-    users.prepare([uid])
-    return users.name(uid)
 
 
 def is_free(pid: int) -> bool:

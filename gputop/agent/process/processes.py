@@ -172,12 +172,9 @@ class ProcessCache:
             if pid in before and os.path.exists(f"/proc/{pid}"):
                 self._cached[pid] = before[pid]
             elif READER.is_silent(pid, basic=True) and in_first_namespace():
-                uid = real_uid(pid)
-                self._users.prepare([uid])
+                user = self._users.name_now(real_uid(pid))
                 name = read_short(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
-                self.silent[pid] = Process(
-                    pid, user=self._users.name(uid), command=name_of(pid, name)
-                )
+                self.silent[pid] = Process(pid, user=user, command=name_of(pid, name))
 
     def _process(self, cached: _CachedFacts, longest: int) -> Process:
         stat = cached.stat

@@ -48,6 +48,11 @@ class UserNames:
         """Return the name, or the number while the name is unknown; None without a uid."""
         return None if uid is None else self._names.get(uid, str(uid))
 
+    def name_now(self, uid: int | None) -> str | None:
+        """Return the name of a single user, after a moment for it."""
+        self.prepare([uid])
+        return self.name(uid)
+
     def _is_due(self, uid: int) -> bool:
         missed = self._missed.get(uid, -math.inf)
         return uid not in self._names and time.monotonic() >= missed + _AGAIN

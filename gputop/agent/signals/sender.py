@@ -168,13 +168,11 @@ class SignalSender:
         except NotSentError as reason:
             attempt.say(reason.outcome, str(reason))
             return attempt
-        uid = process.uid
-        self._users.prepare([uid])
         attempt.held = held_by(id_, self._frame)
         attempt.verdict = msgspec.structs.replace(
             attempt.verdict,
             command=attempt.verdict.command or process.command,
-            user=self._users.name(uid),
+            user=self._users.name_now(process.uid),
             parent=process.parent,
             caution=_caution(attempt, process)[0],
         )
