@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gputop.agent.gpu.lists import Utilization
-from gputop.agent.process.stat import read_stat
+from gputop.agent.process.stat import is_running, read_stat
 from gputop.agent.worker import Worker
 from gputop.deadline import within
 from gputop.files import Folder, UnsafeFileError, open_folder, xdg_folder
@@ -225,8 +225,7 @@ def _lives(name: str, record: _Record) -> bool:
     if record.namespace != _namespace():
         return True
     pid = name.partition(".")[0]
-    stat = read_stat(int(pid)) if pid.isdecimal() else None
-    return stat is not None and stat.start_ticks == record.start_ticks and stat.state not in "ZX"
+    return pid.isdecimal() and is_running(ProcessId(int(pid), record.start_ticks))
 
 
 def _namespace() -> str:

@@ -10,7 +10,7 @@ import time
 
 from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.procfs import OpenFiles, open_files
-from gputop.agent.process.stat import command_of, every_process, read_stat, started
+from gputop.agent.process.stat import command_of, every_process, is_running, read_stat, started
 from gputop.agent.process.users import UserNames, real_uid
 from gputop.agent.program import MOST_BYTES, run_program
 from gputop.model.machine.detail import ChildProcess, ProcessDetail, ProcessStack, env_variables
@@ -32,7 +32,7 @@ _INSTALL = "py-spy is not installed: pip install py-spy, in the environment of g
 def read_detail(request: Detail) -> ProcessDetail:
     """Read the details of a process now; never raises."""
     pid, gone = request.process.pid, ProcessDetail(request.process, gone=True)
-    if not _is_there(request.process):
+    if not is_running(request.process):
         return gone
     environ = read_whole_environ(pid)
     files = _open_files(pid)
@@ -50,22 +50,16 @@ def read_detail(request: Detail) -> ProcessDetail:
         children_count=count,
     )
     # Another process may have got the PID meanwhile.
-    return detail if _is_there(request.process) else gone
+    return detail if is_running(request.process) else gone
 
 
 def read_stack(request: Stack) -> ProcessStack:
     """Have py-spy read the stack of a process now; never raises."""
     process, gone = request.process, ProcessStack(request.process, problem="It has ended.")
-    if not _is_there(process):
+    if not is_running(process):
         return gone
     lines, problem = dump_stack(process.pid)
-    return ProcessStack(process, lines, problem) if _is_there(process) else gone
-
-
-def _is_there(process: ProcessId) -> bool:
-    """Return whether the PID still is this process; a zombie has nothing left to read."""
-    stat = read_stat(process.pid)
-    return stat is not None and stat.state not in "ZX" and stat.start_ticks == process.start_ticks
+    return ProcessStack(process, lines, problem) if is_running(process) else gone
 
 
 def _open_files(pid: int) -> OpenFiles | None:

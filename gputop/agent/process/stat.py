@@ -13,6 +13,7 @@ import psutil
 from gputop.agent.process.procfs import COMMAND, read_if_any, read_short
 from gputop.agent.process.reader import READER, killable
 from gputop.model.machine.proc_stat import ProcStat, parse_stat
+from gputop.model.machine.process_id import ProcessId
 from gputop.model.machine.text import printable
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -30,6 +31,12 @@ def read_stat(pid: int) -> ProcStat | None:
 
 _parsed = lru_cache(maxsize=1024)(parse_stat)
 """That of a process that sleeps says the same every time, and parsing takes as long as reading."""
+
+
+def is_running(process: ProcessId) -> bool:
+    """Return whether the PID still is this process; a zombie has nothing left to read."""
+    stat = read_stat(process.pid)
+    return stat is not None and stat.start_ticks == process.start_ticks and stat.state not in "ZX"
 
 
 def every_process() -> dict[int, ProcStat]:
