@@ -32,7 +32,6 @@ from gputop.model.machine.frame import Frame, Problem, Process
 from gputop.model.machine.gpu import Gpu
 from gputop.protocol.messages import Preview
 
-_NO_DRIVER = Driver(None, None, 0)
 _RETRY = 5.0
 """Seconds between two attempts to open a driver that is missing."""
 _WAKE = 3.0
@@ -73,7 +72,7 @@ class Collector:
     def _forget_driver(self) -> None:
         """Begin anew with what is known of a driver and its GPUs."""
         self._opener: Worker[Driver | Problem] = Worker("driver", self._open, unreadable)
-        self._driver, self._idle = _NO_DRIVER, IdleTimes()
+        self._driver, self._idle = Driver(), IdleTimes()
         self.gpus: Sequence[GpuReader] = ()
         """The readers of the current GPUs; for any thread."""
         self._links = Worker("links", lambda: read_links([gpu.place for gpu in self.gpus]))

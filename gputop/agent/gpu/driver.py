@@ -25,9 +25,9 @@ GPU_GONE = {
 class Driver(msgspec.Struct, frozen=True):
     """An initialised NVML."""
 
-    version: str | None
-    cuda_version: str | None
-    count: int
+    version: str | None = None
+    cuda_version: str | None = None
+    count: int = 0
 
 
 _MPS_VIEW = "NVML_MPS_DEVICE_ENUMERATION"

@@ -234,8 +234,7 @@ class ProcessReader:
 
     def _silence(self, pid: int, basic: bool) -> None:
         before, inode = self._silent.get((pid, basic)), _inode(pid)
-        again = before is not None and before.inode == inode
-        seconds = min(_MOST, 2 * before.seconds) if before is not None and again else _LEAST
+        seconds = min(_MOST, 2 * before.seconds) if before and before.inode == inode else _LEAST
         if len(self._silent) >= _REMEMBERED:
             self._silent.clear()
         self._silent[pid, basic] = _Silence(inode, time.monotonic() + seconds, seconds)

@@ -73,9 +73,8 @@ def uid_of(user: str) -> int:
     """
     shown = printable(user, 60)
     number = user.removeprefix("+")
-    uid = int(number) if number.isascii() and number.isdecimal() and len(number) < 11 else None
-    if uid is not None and uid > _MOST_UID:
-        uid = None
+    is_number = number.isascii() and number.isdecimal() and len(number) < 11
+    uid = int(number) if is_number and int(number) <= _MOST_UID else None
     if user.startswith("+") and uid is not None:
         return uid
     named = _named(user)
