@@ -73,10 +73,6 @@ def _bar1(info: Any) -> tuple[int | None, int | None]:
     return total, validate.memory(info.bar1Used, total)
 
 
-def _limits(milliwatts: Sequence[int] | None) -> tuple[float | None, ...]:
-    return tuple(map(validate.limit, milliwatts or (None, None)))
-
-
 class IdentitySection(Section):
     """Identity, which is asked for once."""
 
@@ -141,7 +137,7 @@ class PowerSection(Section):
     slow_calls = {
         "limit_default": (validate.limit, pynvml.nvmlDeviceGetPowerManagementDefaultLimit),
         ("limit_min", "limit_max"): (
-            _limits, pynvml.nvmlDeviceGetPowerManagementLimitConstraints
+            validate.pair(validate.limit), pynvml.nvmlDeviceGetPowerManagementLimitConstraints
         ),
     }  # fmt: skip
 

@@ -117,10 +117,6 @@ def _count(pages: Sequence[object] | None) -> int | None:
     return None if pages is None else len(pages)
 
 
-def _modes(current_and_pending: Sequence[int] | None) -> tuple[bool | None, ...]:
-    return tuple(map(validate.flag, current_and_pending or (None, None)))
-
-
 def _remapped(answer: Sequence[int] | None) -> tuple[int | None, ...]:
     correctable, uncorrectable, *flags = answer or (None,) * 4
     return validate.rows(correctable), validate.rows(uncorrectable), *map(validate.flag, flags)
@@ -142,7 +138,7 @@ class EccSection(Section):
             validate.counter, _total, _UNCORRECTED, pynvml.NVML_AGGREGATE_ECC
         ),
         "sram_threshold_exceeded": (_flag_at(_EXCEEDED), _sram_status),
-        ("enabled", "pending"): (_modes, pynvml.nvmlDeviceGetEccMode),
+        ("enabled", "pending"): (validate.pair(validate.flag), pynvml.nvmlDeviceGetEccMode),
     }  # fmt: skip
     rows = {
         (

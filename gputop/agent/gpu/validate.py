@@ -6,8 +6,8 @@ beyond the total. A wrong number is worse than none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from gputop.model.machine.text import printable
 
@@ -80,6 +80,11 @@ def limit(milliwatts: float | None) -> float | None:
 def text(answer: str | None) -> str | None:
     """Return a name, made printable: its source may not be trustworthy."""
     return None if answer is None else printable(answer, 96)
+
+
+def pair(convert: Callable[[Any], Any]) -> Callable[[Sequence[Any] | None], tuple[Any, ...]]:
+    """Return a conversion of two answers in one, both None if there is none."""
+    return lambda answer: tuple(map(convert, answer or (None, None)))
 
 
 def flag(value: float | None) -> bool | None:
