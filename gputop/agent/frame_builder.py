@@ -30,7 +30,6 @@ class GpuReading(NamedTuple):
     """What is known of a GPU at the end of a cycle."""
 
     sample: GpuSample
-    """The GPU's last answer."""
     answered: float | None
     """When it came, in monotonic seconds; None before the first answer."""
     stale_for: float | None
@@ -57,17 +56,19 @@ class FrameBuilder(msgspec.Struct, frozen=True):
     """By the N of /dev/nvidiaN."""
 
     def gpu(self, reading: GpuReading) -> Gpu:
-        """Return the GPU with its last values and their age."""
         sample, holders = reading.sample, self.enrichment.holders
         values, idle_for = sample.values, None
         minor = values.get("minor")
         if self.idle is not None and reading.answered is not None:
             used = values.get("utilization")
             idle_for = self.idle.of_gpu(values["index"], used, reading.answered)
+        health = values.get("health")
+        if reading.xids is not None:  # a lost GPU has them, too
+            health = replace(health or Health(), xids=reading.xids)
         return Gpu(
             **{
                 **values,
-                "health": _with_xids(values.get("health"), reading.xids),
+                "health": health,
                 "state": _state(reading),
                 "mig": self._mig(values.get("mig")),
             },
@@ -81,7 +82,6 @@ class FrameBuilder(msgspec.Struct, frozen=True):
         )
 
     def _mig(self, devices: tuple[MigDevice, ...] | None) -> tuple[MigDevice, ...] | None:
-        """Return MIG devices with their reservations."""
         if not devices or not self.reservations:
             return devices
         reserved = self.reservations.get
@@ -130,11 +130,6 @@ def _state(reading: GpuReading) -> GpuState:
     if state == "lost" or reading.stale_for is None:
         return state
     return overdue_state(reading.stale_for)
-
-
-def _with_xids(health: Health | None, xids: tuple[Xid, ...] | None) -> Health | None:
-    """Return the health with these XIDs, which a lost GPU has too."""
-    return health if xids is None else replace(health or Health(), xids=xids)
 
 
 def is_dubious(sample: GpuSample) -> bool:
