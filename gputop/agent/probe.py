@@ -128,9 +128,7 @@ def _read(status: int, output: bytes) -> Probed:
 
 def _harmless(probed: Probed) -> Probed:
     devices = probed.devices and tuple(
-        ProbedDevice(
-            *(printable(text, 96) for text in (device.uuid, device.pci_bus_id, device.name))
-        )
+        ProbedDevice(*(printable(text, 96) for text in msgspec.structs.astuple(device)))
         for device in probed.devices
     )
     return Probed(devices, probed.problem and printable(probed.problem, 200))

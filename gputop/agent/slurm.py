@@ -127,7 +127,6 @@ class SlurmReader:
 
 
 def _holder(path: str) -> _Holder:
-    """Read one job."""
     folder, name = os.path.split(path)
     number, uid = _NUMBER.fullmatch(name), _UID.fullmatch(os.path.basename(folder))
     processes = list(_processes(path))

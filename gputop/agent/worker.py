@@ -49,7 +49,6 @@ class Worker(Generic[T]):
 
     @property
     def is_quick(self) -> bool:
-        """Whether the last call took less than `_QUICK`."""
         return self.answered is not None and self.answered - self.asked < _QUICK
 
     def ask(self) -> None:

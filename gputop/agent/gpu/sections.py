@@ -115,7 +115,6 @@ class Section:
         return bool(names)
 
     def expire(self) -> None:
-        """Make all values due."""
         self.due = self._slow_due = 0.0
 
     def needed_fields(self, now: float) -> Iterator[int]:

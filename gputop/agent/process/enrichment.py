@@ -82,7 +82,6 @@ class _EnrichedProcess(msgspec.Struct):
     context: CudaContext
     origin: Origin
     again: float = 0.0
-    """When to read it again."""
     related: float = 0.0
     """When its descendants were searched."""
     loaded: bool = False

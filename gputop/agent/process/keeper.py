@@ -24,7 +24,6 @@ LENGTH = struct.Struct("<q")
 
 
 def packed(value: object) -> bytes:
-    """Return a message."""
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 

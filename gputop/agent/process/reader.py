@@ -293,7 +293,6 @@ class ProcessReader:
 
 
 READER = ProcessReader()
-"""The reader of this program."""
 
 
 def killable(
