@@ -94,7 +94,6 @@ class ProcessCache:
 
     def __init__(self) -> None:
         self._cached: dict[int, _CachedFacts] = {}
-        self._facts: dict[int, Process] = {}
         self._users = UserNames()
         self._pids: frozenset[int] = frozenset()
         self._every = False
@@ -129,17 +128,16 @@ class ProcessCache:
         self._users.prepare(cached.uid for cached in self._cached.values())
         longest = _COMMANDS // (len(self._pids) or 1)
         longest = max(_SHORTEST_COMMAND, min(LONGEST_COMMAND, longest))
-        self._facts = {
-            pid: self._process(cached, longest)
-            if pid in read or pid not in self._facts
-            else self._facts[pid]
+        before = self._worker.latest or {}
+        facts = {
+            pid: self._process(cached, longest) if pid in read or pid not in before else before[pid]
             for pid, cached in self._cached.items()
             if cached.local
         }
         here = {pid for pid, cached in self._cached.items() if cached.local is not False}
         self._ended &= self._pids - self._cached.keys()
         self.missing = self._pids - here - self._ended
-        return self._facts
+        return facts
 
     def _read_stats(self) -> set[int]:
         """Update the cache; return the pids that were read in this turn."""
