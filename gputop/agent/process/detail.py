@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 
 from gputop.agent.process.environment import read_whole_environ
 from gputop.agent.process.procfs import OpenFiles, open_files
@@ -35,7 +36,9 @@ def read_detail(request: Detail) -> ProcessDetail:
     if not is_running(request.process):
         return gone
     environ = read_whole_environ(pid)
-    files = _open_files(pid)
+    files: OpenFiles | None = None
+    with suppress(OSError):  # they may not be read
+        files = open_files(pid, time.monotonic() + _SECONDS)
     children, count = _children(pid)
     devices = None if files is None else sorted(filter(_DEVICE.match, files.names))
     detail = ProcessDetail(
@@ -60,14 +63,6 @@ def read_stack(request: Stack) -> ProcessStack:
         return gone
     lines, problem = dump_stack(process.pid)
     return ProcessStack(process, lines, problem) if is_running(process) else gone
-
-
-def _open_files(pid: int) -> OpenFiles | None:
-    """Return its open files, as many as time allows; None if they may not be read."""
-    try:
-        return open_files(pid, time.monotonic() + _SECONDS)
-    except OSError:
-        return None
 
 
 def _count(pid: int) -> int | None:
