@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -129,10 +130,8 @@ class SignalSender:
             due.append(attempt.due(now))
         wait = min(due, default=math.inf) - now
         poll.poll(None if not due else max(0.0, min(wait, 3600.0)) * 1000 + 1)
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
-        except BlockingIOError:
-            return
 
     def _begin(self, request: Signal) -> None:
         """Hold all processes before signalling the first: its effect on the others is then seen."""
@@ -256,9 +255,8 @@ class SignalSender:
     def _memory_of_the_ended(self) -> dict[str, GpuMemory]:
         """Notice the processes that have ended; return the memory of the GPUs that they used."""
         for attempt in self._attempts:
-            if attempt.process is None or attempt.sent is None or attempt.ended is not None:
-                continue
-            if attempt.process.ended:
+            is_watched = attempt.sent is not None and attempt.ended is None
+            if is_watched and attempt.process is not None and attempt.process.ended:
                 attempt.end()
         ended = [attempt for attempt in self._attempts if attempt.ended is not None]
         waiting = [attempt for attempt in ended if attempt.verdict.outcome == "waiting"]
