@@ -173,7 +173,7 @@ class SignalSender:
             command=attempt.verdict.command or process.command,
             user=self._users.name_now(process.uid),
             parent=process.parent,
-            caution=_caution(attempt, process)[0],
+            caution=caution_of(process),
         )
         return attempt
 
