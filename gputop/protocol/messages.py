@@ -24,9 +24,7 @@ from gputop.model.machine.topology import Links, Topology
 from gputop.protocol.versions import SPOKEN
 from gputop.version import __version__
 
-MIN_INTERVAL = 0.1
-"""Seconds."""
-MAX_INTERVAL = 60.0
+MIN_INTERVAL, MAX_INTERVAL = 0.1, 60.0
 """Seconds."""
 
 
