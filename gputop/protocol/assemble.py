@@ -147,7 +147,7 @@ class _Rows(Generic[R]):
         """Return an independent copy with the same knowledge, in as little memory as it takes."""
         fork = copy(self)
         fork.facts, fork._sizes = dict(self.facts), dict(self._sizes)
-        fork.numbers, fork._columns = self.numbers.fork(), None
+        fork.numbers, fork._columns = Columns(self.numbers.declared), None
         return fork
 
 

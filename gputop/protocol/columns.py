@@ -56,15 +56,11 @@ class Columns:
     """The columns of the GPUs or of the processes, as the newest Sample has them."""
 
     def __init__(self, declared: Mapping[str, DeclaredColumn]) -> None:
-        self._declared = declared
+        self.declared = declared
         self._raw: dict[str, msgspec.Raw] = {}
         """Those of the newest Sample, if they are declared."""
         self.values: list[Any] = [column.default for column in declared.values()]
         """A list or the one value of all rows, for each that is declared, in their order."""
-
-    def fork(self) -> Columns:
-        """Return columns that have read nothing yet."""
-        return Columns(self._declared)
 
     def read(self, columns: Mapping[str, msgspec.Raw]) -> set[int]:
         """Take in another Sample; return the places of the columns that have changed."""
@@ -72,11 +68,11 @@ class Columns:
         changed = [
             name
             for name, raw in columns.items()
-            if raw != before.get(name) and name in self._declared
+            if raw != before.get(name) and name in self.declared
         ]
         is_clean = is_harmless(b",".join([columns[name] for name in changed]))
         for name in changed:
-            column, raw = self._declared[name], columns[name]
+            column, raw = self.declared[name], columns[name]
             try:
                 clean = raw if is_clean else encode(harmless(msgspec.json.decode(raw)))
                 self.values[column.at] = column.decode(clean)
@@ -85,6 +81,6 @@ class Columns:
             before[name] = raw.copy()  # or it would keep the whole line
         gone = before.keys() - columns.keys()
         for name in gone:
-            self.values[self._declared[name].at] = self._declared[name].default
+            self.values[self.declared[name].at] = self.declared[name].default
             del before[name]
-        return {self._declared[name].at for name in (*changed, *gone)}
+        return {self.declared[name].at for name in (*changed, *gone)}
