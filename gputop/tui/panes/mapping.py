@@ -109,6 +109,9 @@ class MappingPane(Vertical):
             yield Label(id="mapping-state")
         yield MappingResultView(self._state)
 
+    def on_mount(self) -> None:
+        self._show_head()
+
     def on_resize(self) -> None:
         self._show_head()
 
