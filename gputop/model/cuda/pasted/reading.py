@@ -30,7 +30,7 @@ _PROMPTED = re.compile(
     r"\[\d*\]:|\.{3,}:)(?:[ \t]|$)|^(?P<own>[ \t]*!|[ \t]+@))(?P<typed>(?:.*\\\n)*.*)"
 )
 _PYTHON = re.compile(r"(?m)^[ \t]*(?:import \w|from [\w.]+ import|(?:os\.)?environ\b|os\.\w+\()")
-_SETTINGS = re.compile(rf"(?m)^[ \t{{-]*['\"]?(?:{NAME}['\"]? *:|Environment=)|^ *- .?{NAME}=\S*$")
+_SETTINGS = re.compile(rf"(?m)^[ \t{{-]*['\"]?(?:{NAME}['\"]? *:|E[nx]\w+=)|^ *- .?{NAME}=\S*$")
 _BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|COBALT|\$[ \t])")
 _ODD = re.compile(
     "[^\\S\n\t ]|[\0-\x08\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd"
@@ -45,15 +45,16 @@ _SETS = re.compile(
     rf"|environ\.pop\({_NAME}.*\))|del (?:\w+\.)?environ\[{_NAME}\]"
 )
 _READS = re.compile(
-    rf"(?:environ\.get|getenv)\({_NAME}[^()]*\)|environ\[{_NAME}\](?! ?[-+|]?=)|{_NAME} (?:not )?in"
-    r"|^[ \t]*(?:(?:print|\w+\.(?:info|debug|warning|warn|error|add_argument)|raise \w+)\(|[\"']).*"
+    rf"(?:environ\.get|getenv)\({_NAME}[^()]*\)|{_NAME} (?:not )?in|^[ \t]*(?:(?:print|raise \w+"
+    r"|\w+\.(?:info|debug|warning|warn|error|add_argument))\(|[\"']).*|(?<!del os\.)(?<!del )"
+    rf"(?<!for os\.)(?<!for )environ\[{_NAME}\](?! ?[^\s\w)]?=|[,:]| in\b)"
 )
 _CHANGES = re.compile(
-    r"environ(?:\.(?:clear|popitem)\(|\.update\((?!\{'|\w+=)| \|?= )|load_dotenv\(.*override"
+    r"environ(?:\.(?:clear|popitem)\(|\.update\((?!\{'|\w+=)| \|?= |\[[^'])|load_dotenv\(.*override"
 )
 _HARMLESS = {*sys.stdlib_module_names, *dir(builtins), "ArgumentParser", "Path", "load_dotenv"}
 _HARMLESS |= {"logger", "mp", "np", "numpy", "pandas", "parser", "pd", "torch.manual_seed"}
-_HARMLESS -= {"__import__", "eval", "exec", "importlib", "runpy"}
+_HARMLESS -= {"__import__", "eval", "exec", "globals", "importlib", "runpy", "setattr", "vars"}
 """What a call begins with that does not start CUDA; any other may."""
 
 
@@ -100,7 +101,7 @@ def _names(text: str) -> bool:
 
 def _only(programs: list[Program]) -> Program:
     """Return the program that stands for all; UnclearError if they differ."""
-    if len({program[1:] for program in programs}) > 1:
+    if len({tuple(map(repr, program[1:])) for program in programs}) > 1:
         words: dict[object, str] = {None: "unset", "": "none"}
         words |= {p.value: "not known" for p in programs if isinstance(p.value, UnclearError)}
         each = [f"{shown(p.command) or 'it'}: {words.get(p.value, p.value)}" for p in programs[:8]]
@@ -144,8 +145,10 @@ def _block(pasted: str, own: dict[str, str]) -> list[Program]:
     shell = Shell(text, own)
     if not shell.programs:
         raise UnclearError("it starts no program and sets nothing")
-    settings = [setting._replace(order=shell.look(ORDER)) for setting in shell.programs]
-    return [program for program in shell.programs if program.command] or settings
+    alike = ORDER in shell.exported or (shell.look(NAME) and NAME not in shell.exported)
+    order = shell.look(ORDER) if alike else None
+    started = [program for program in shell.programs if program.command]
+    return started or [setting._replace(order=order) for setting in shell.programs]
 
 
 def _typed(text: str) -> str:
@@ -185,7 +188,7 @@ class _Script:
         for statement in body:
             code = ast.unparse(statement)
             match = _SETS.fullmatch(code)
-            if isinstance(statement, ast.If) and code.startswith("if __name__ == '__main__'"):
+            if isinstance(statement, ast.If) and code.startswith("if __name__ == '__main__':"):
                 self.follow(statement.body)
             elif match and self._late:
                 raise UnclearError(f"too late: it may already be fixed by {self._late}")
@@ -199,7 +202,7 @@ class _Script:
 
     def _value(self, code: str) -> str:
         inner = re.sub(r"^str\((.*)\)$", r"\1", code)
-        with suppress(SyntaxError, ValueError):
+        with suppress(SyntaxError, ValueError, TypeError):
             value = ast.literal_eval(self._known.get(inner, inner))
             if isinstance(value, str) or (isinstance(value, int) and inner != code):
                 return str(value)
@@ -210,8 +213,9 @@ class _Script:
         for line in code.splitlines():
             if named(_READS.sub("", line)) or _CHANGES.search(line):
                 raise UnclearError(f"it depends on a condition or a call: {shown(line)}")
-        bound = r"\w+(?= :=)" if isinstance(statement, ast.Expr) else r"[^\W\d]\w*"
-        self._known |= dict.fromkeys(re.findall(bound, code), "")
+        names = r"\w+(?= :=)" if isinstance(statement, ast.Expr) else r"[^\W\d]\w*"
+        bound = self._known if "import *" in code else re.findall(names, code)
+        self._known |= dict.fromkeys(bound, "")
         self._known |= dict(re.findall(r"\A(\w+)(?:: \w+)? = (.*)\Z", code))
         body = statement.body if isinstance(statement, ast.ClassDef) else [statement]
         run = [

@@ -28,10 +28,10 @@ _TOKEN = re.compile(
 )
 _DOCUMENT = re.compile(r"(?m)^([^#\n]*?)<<-? *(['\"]?)(\w+)\2(.*)\n((?:.*\n)*?)\t*\3 *$")
 _NAMED = re.compile(
-    rf"(?<![\w$])(?<!\$\{{)(?<!\$\{{[#!])(?:{NAME}|{ORDER})(?!\w)|\$\{{(?:{NAME}|{ORDER}):?="
+    rf"(?:(?<![\w$])|(?<=-u))(?<!\$\{{)(?<!\$\{{[#!])(?:{NAME}|{ORDER})(?!\w)"
+    rf"|\$\{{(?:{NAME}|{ORDER}):?="
 )
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
-_READ = re.compile(r"\$\{?(\w+)", re.ASCII)
 _FOLDER = re.compile(r".*/|[\"'\\]")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OPENS, _CLOSES = ("(", "{", "if", "while", "until", "for", "select"), (")", "}", "fi", "done")
@@ -54,15 +54,11 @@ _ELSEWHERE = re.compile(
 """Commands whose programs have other variables or other GPUs, or that do not read the variable."""
 _ALL_GPUS = re.compile(r"--gpus[ =][\"']?all\b|--device[ =]nvidia\.com/gpu=all\b")
 _CONTAINER_SETS = re.compile(r" (?:-e|--env)[ =]([A-Za-z_]\w*)(\+?)=(\S*)")
-_KEEPS = re.compile(rf"-[A-Za-z]*E[A-Za-z]*|--preserve-env(?:=(?:.*,)?{NAME}(?:,.*)?)?")
-"""An option of sudo that keeps the variable."""
 _INSIDE = re.compile(r"(?:\$\(|`)[^)`]*(?:\bpython|\.py\b|\b(?:torchrun|accelerate|deepspeed)\b)")
 """A word that starts such a program to keep what it prints."""
 _READS_IN = re.compile(r"(?:source|\.|eval|set (?:-\w*a|-o allexport)) ")
 _HARMLESS = re.compile(r"\b(?:activate|conda|mamba|pyenv|bashrc|profile|zshrc)\b")
-_PROSE = re.compile(
-    "the|is|are|was|will|must|you|your|this|that|which|means|of|not|[A-Za-z]{2,}[.,]"
-)
+_PROSE = re.compile("the|is|are|was|will|must|your?|this|that|which|means|of|not|[A-Za-z]{2,}[.,]")
 _NO_PROGRAM = re.compile(
     r".*[:,.]|[^\w./~$\"'{@%\\].*|[^=]*=.*|\\?[ \t]*|[\"']?\d+[\"']?|a|and|as|at|be|but|can|if|in"
     rf"|not|on|only|or|so|then|to|with|when|(?:do|work|set|use|select|make|tell|give|hide|let)e?s|{NAME}"
@@ -89,7 +85,7 @@ class Shell:
     def __init__(self, text: str, inherited: Mapping[str, Value]) -> None:
         self.programs: list[Program] = []
         """What it starts, and a program without a command behind each setting of the variable."""
-        self._values, self._exported = dict(inherited), set(inherited)
+        self._values, self.exported = dict(inherited), set(inherited)
         self._varying: dict[str, UnclearError] = {}
         plain = [*_commands(text)]
         for words, _, loose in plain:
@@ -115,9 +111,9 @@ class Shell:
             if NAME in given and (launcher != "export" or given[NAME] is not None):
                 self.programs.append(Program([], self.look(NAME), self.look(ORDER)))
             if launcher == "unset" or "-n" in whole:
-                self._exported -= given.keys()
+                self.exported -= given.keys()
             elif launcher == "export" or {"-x", "-gx"} & {*whole}:
-                self._exported |= given.keys()
+                self.exported |= given.keys()
         elif sets:
             _check([launcher, *whole])
         elif _TOOLS.fullmatch(name) and NAME not in given:
@@ -136,7 +132,7 @@ class Shell:
             if name == "eval" or "<(" in line:
                 raise UnclearError(f"what {shown(words)} starts is not followed")
             self._values = {NAME: UnclearError(f"{shown(words)} may set it")}
-            self._exported |= {NAME}
+            self.exported |= {NAME}
 
     def _launched(self, words: list[str]) -> tuple[list[str], dict[str, Value], str]:
         """Return what `env`, `sudo` or `nohup` starts, its own variables, and the last of these."""
@@ -144,22 +140,24 @@ class Shell:
         while words:
             word, name, match = words[0], _FOLDER.sub("", words[0]), _ASSIGN.match(words[0])
             if match and (sets or launcher in ("", "env", "sudo")):
-                own = not given.keys().isdisjoint(_READ.findall(match[3]))
+                own = not given.keys().isdisjoint(re.findall(r"\$\{?(\w+)", match[3]))
                 why = f"{shown(match[0])} reads what its own line sets"
                 given[match[1]] = UnclearError(why) if own else self._assigned(match)
             elif sets and (_IDENTIFIER.fullmatch(word) or word in ("-x", "-gx", "-n", "-g")):
                 given |= {word: None if launcher == "unset" else self.look(word)}
             elif _WRAPS.fullmatch(name) or (not launcher and not given and _SETS.fullmatch(name)):
                 launcher, sets = name, _SETS.fullmatch(name) is not None
-                if name == "sudo":
-                    before, given = given, {NAME: None, ORDER: None}
+                line = " ".join([*words, ""])
+                if name == "sudo" and not re.match(r"\S+ -[HknS]*E[HknS]* ", line):
+                    keeps = re.search(r" [\"'\\]*(?:-[^ -]*E|--pre[^ =]* |--pre\S*CUDA)", line)
+                    kept = UnclearError("what sudo keeps is not in the text") if keeps else None
+                    given = {NAME: kept, ORDER: kept}
             elif launcher and not sets and re.match(r"-|[0-9][0-9.,:-]*[smhd]?$", word):
                 words = words[word in ("-u", "-g", "-s", "-a", "-o") and len(words) > 1 :]
-                if launcher == "sudo" and _KEEPS.fullmatch(word):
-                    given = before
-                elif launcher == "env":
-                    clears = {NAME, ORDER} if word in ("-i", "-") else {words[0].removeprefix("-u")}
-                    given |= dict.fromkeys(clears)
+                if launcher == "env":
+                    name = re.sub("^(?:-u|--unset=)", "", words[0])
+                    every = {NAME, ORDER} if re.match("-(?:[0v]*i|-i|$)", word) else {}
+                    given |= dict.fromkeys(every or {name})
             else:
                 break
             words = words[1:]
@@ -174,10 +172,9 @@ class Shell:
 
     def _start(self, name: str, words: list[str], given: dict[str, Value]) -> None:
         """Add a program; UnclearError for words of a sentence, or where it may be another."""
-        wrong = [*filter(_PROSE.fullmatch, words), *filter(_NO_PROGRAM.fullmatch, words[:1])]
-        if wrong:
-            raise UnclearError(f"it starts a command called {shown(wrong[:1])}")
-        exported = {NAME, ORDER} & (self._exported | self._varying.keys())
+        for word in (*filter(_PROSE.fullmatch, words), *filter(_NO_PROGRAM.fullmatch, words[:1])):
+            raise UnclearError(f"it starts a command called {shown(word)}")
+        exported = {NAME, ORDER} & (self.exported | self._varying.keys())
         environ = {NAME: None, ORDER: None} | {key: self.look(key) for key in exported} | given
         line = " ".join([name, *words[1:], ""])
         line = re.sub(r"(?<=[ =])([\"'])(\w+=[\w,-]*)\1(?= )", r"\2", line)
@@ -187,7 +184,8 @@ class Shell:
             for match in _CONTAINER_SETS.finditer(line if _ALL_GPUS.search(line) else ""):
                 environ[match[1]] = self._assigned(match)
         elif _ELSEWHERE.match(line):
-            if environ[NAME] is None and not named(line):
+            is_set = not all(program.command for program in self.programs) or named(line)
+            if environ[NAME] is None and not is_set and name not in ("accelerate", "deepspeed"):
                 return
             environ[NAME] = UnclearError(f"what {name} starts it with is not in the text")
         else:
@@ -201,8 +199,7 @@ def _check(words: list[str]) -> None:
 
 
 def _commands(text: str) -> Iterator[tuple[list[str], bool, bool]]:
-    """Yield the words of commands, whether what one prints is kept, and whether it may run more
-    or less often than once, or in a shell of its own."""
+    """Yield commands, whether what one prints is kept, and whether it may not run once and here."""
     depth, maybe, last = 0, False, ""
     for words, before, after, writes in _split(text):
         maybe = before == "||" or (before == "&&" and (maybe or last in ("test", "grep", "[")))
@@ -223,9 +220,9 @@ def _commands(text: str) -> Iterator[tuple[list[str], bool, bool]]:
 
 def _changed(words: list[str]) -> set[str]:
     """Return the variables that a command changes in its shell."""
-    if _CHANGES.fullmatch(words[0]) or all(map(_ASSIGN.match, words)):
-        return {name for word in words for name in _IDENTIFIER.findall(word.partition("=")[0])}
-    return set()
+    changes = _CHANGES.fullmatch(words[0]) or all(map(_ASSIGN.match, words))
+    before = " ".join(word.partition("=")[0] for word in words if changes)
+    return {*_IDENTIFIER.findall(before)}
 
 
 def named(words: str | Iterable[str]) -> bool:
