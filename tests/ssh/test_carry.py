@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bz2
+import importlib
 import marshal
 import re
 import sys
@@ -17,6 +18,7 @@ import pytest
 import gputop
 from gputop.sources.ssh.carry import _MODULES, _gputop, parcel
 from gputop.sources.ssh.minify import only_mentioned, without_texts
+from tests.standin.child import STANDIN
 
 HERE = Path(gputop.__file__).parent
 PACKAGE = HERE.parent
@@ -53,6 +55,14 @@ def test_all_that_the_agent_imports_is_carried_and_little_else() -> None:
     carried = {name for name, _, _ in _gputop() if not name.startswith("gputop.sources")}
     assert needed <= carried
     assert carried - needed <= STARTS_IT
+
+
+def test_all_that_it_imports_of_msgspec_is_in_the_stand_in() -> None:
+    for _, _, source in _gputop():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("msgspec"):
+                stand_in = importlib.import_module(str(node.module).replace("msgspec", STANDIN))
+                assert [a.name for a in node.names if not hasattr(stand_in, a.name)] == []
 
 
 def test_how_much_it_is() -> None:
