@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import venv
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gputop.agent.process import reader as reader_module
 from gputop.agent.process.reader import NoAnswerError, ProcessReader
 from gputop.agent.process.stat import read_stat
 from gputop.agent.program import run_program
@@ -209,6 +211,27 @@ def test_a_keeper_that_can_no_longer_answer_ends_its_readers() -> None:
         os.kill(reader._keeper, signal.SIGCONT)
         reader.stop()
         until(lambda: not children_left())  # on a busy machine `stop` does not wait for their end
+
+    assert in_child(run, os.getuid()) == ""
+
+
+def test_the_second_of_two_threads_that_end_the_agent_waits_for_the_keeper_as_well() -> None:
+    def run() -> None:
+        reader_module._END_TIMEOUT = 60
+        reader = ProcessReader()
+        reader.start()
+        keeper, control = reader._keeper, reader._control
+        assert keeper
+        assert control
+        os.kill(keeper, signal.SIGSTOP)
+        threading.Thread(target=reader.stop, daemon=True).start()
+        until(lambda: control.fileno() < 0)
+        goes_on = threading.Timer(0.1, os.kill, (keeper, signal.SIGCONT))
+        goes_on.start()
+        reader.stop()
+        left = psutil.pid_exists(keeper)
+        goes_on.join()
+        assert not left
 
     assert in_child(run, os.getuid()) == ""
 

@@ -127,14 +127,15 @@ class ProcessReader:
 
     def stop(self) -> None:
         """End the keeper and the workers, before the agent ends: a process 1 may not reap them."""
-        keeper, self._keeper = self._keeper, None  # whose end is no error from now on
+        keeper = self._keeper
         if self._control is None or keeper is None:
             return
-        self._control.close()
+        self._control.close()  # the end of the keeper is no error from now on
         end = time.monotonic() + _END_TIMEOUT
         with suppress(ChildProcessError):
             while os.waitpid(keeper, os.WNOHANG)[0] == 0 and time.monotonic() < end:
                 time.sleep(0.001)
+        self._keeper = None  # not before: another thread that ends the agent waits as well
 
     def is_silent(self, pid: int, basic: bool = False) -> bool:
         """Return whether a process has not answered lately; `basic`: not even of its `stat`."""
@@ -269,7 +270,7 @@ class ProcessReader:
 
     def _check_keeper(self) -> None:
         """Raise KeeperEndedError if the keeper has ended."""
-        if (keeper := self._keeper) is None:
+        if (keeper := self._keeper) is None or (self._control and self._control.fileno() < 0):
             return
         with suppress(ChildProcessError):  # it was waited for
             pid, status = os.waitpid(keeper, os.WNOHANG)
