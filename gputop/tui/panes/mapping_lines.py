@@ -49,7 +49,8 @@ def occupancy(
 
 def _state(frame: Frame, device: CudaDevice) -> Piece:
     """Return whether a device without known users is free, or why it is not."""
-    part = next((part for part in parts_of(frame.gpus) if part.id == device.id), None)
+    parts = parts_of(gpu for gpu in frame.gpus if gpu.index == device.index)
+    part = next((part for part in parts if part.id == device.id), None)
     if part is None:
         return "", "quiet"
     objection = not_free(frame, part.gpu, part.device)
