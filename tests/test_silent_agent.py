@@ -49,7 +49,8 @@ def agent_of(pid: int) -> int:
 
     def is_agent(child: int) -> bool:
         words = command_of(child)
-        copied = words == command_of(pid) and words[len(GPUTOP)] in (b"--once", b"--json")
+        one = words[len(GPUTOP) : -1] in ([b"--once"], [b"--json"])
+        copied = words == command_of(pid) and one
         return b"agent" in words or copied
 
     def found() -> int:
