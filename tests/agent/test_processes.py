@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import pytest
 from gputop.agent.process import processes, users
 from gputop.agent.process.processes import ProcessCache, read_io
 from gputop.agent.process.reader import READER
+from gputop.agent.process.stat import ancestors
 from gputop.agent.process.users import UserNames
+from gputop.model.machine.proc_stat import parse_stat
 from tests.agent.driving import Agent, Json, executes, sleeping, start_as
 from tests.conftest import ME, NESTED, MachineFactory, needs_everybody, needs_root
 from tests.driver import Machine
@@ -372,3 +375,10 @@ def test_many_processes_are_read_in_few_exchanges(machine: MachineFactory) -> No
         readers = [child for child in children if not child.children()]
         waits = sum(reader.num_ctx_switches().voluntary for reader in readers)
     assert 0 < waits < 75 * len(frames)
+
+
+def test_ancestors_whose_numbers_went_to_others_meanwhile_are_no_circle() -> None:
+    parents = {7: 8, 8: 9, 9: 7}
+    stats = {pid: parse_stat(b"%d (a) S %d %s" % (pid, parent, b"0 " * 48))
+             for pid, parent in parents.items()}  # fmt: skip
+    assert list(islice(ancestors(7, stats.get), 5)) == [8, 9]

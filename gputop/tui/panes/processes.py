@@ -134,9 +134,11 @@ class ProcessTable(Table[ViewRow]):
 
     def stop_search(self) -> bool:
         """End the search, as any other key does; return whether there was one."""
-        was_any, self.digits, self.search_note = bool(self.digits), "", ""
+        if not self.digits:
+            return False
+        self.digits = self.search_note = ""
         self.repaint_changed([0])
-        return was_any
+        return True
 
     @property
     def is_exact(self) -> bool:
