@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
+from gputop.sources.prometheus.client import PrometheusClient
+from gputop.sources.prometheus.exporters import EXPORTERS, Site
 from gputop.sources.prometheus.host import FallbackSource, PrometheusSource
+from gputop.sources.prometheus.queries import ClusterQueries
 from gputop.sources.ssh.names import HostName, plain_host
 from tests.cluster.series import gputop, serving, up
 from tests.conftest import MachineFactory, rest_long
@@ -51,7 +53,8 @@ def test_a_host_opens_over_ssh_or_else_as_prometheus_knows_it(
 
 
 def test_what_ssh_brings_of_a_host_is_remembered_while_it_is_open() -> None:
-    opened = FallbackSource(PrometheusSource(Mock(), "node:9835"), 1.0)
+    server = ClusterQueries(PrometheusClient("http://127.0.0.1:1", {}), Site(EXPORTERS))
+    opened = FallbackSource(PrometheusSource(server, "node:9835"), 1.0)
     for wanted in (True, False):
         opened.remember(wanted)
         assert (opened.past is not None) == wanted
